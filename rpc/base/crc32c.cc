@@ -33,7 +33,7 @@ uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc) {
   return ~Continue(~crc, bytes.data(), bytes.size());
 }
 
-uint32_t Crc32c(std::string_view bytes, uint32_t crc) {
+uint32_t Crc32c(absl::string_view bytes, uint32_t crc) {
   return Crc32c(std::as_bytes(std::span(bytes.data(), bytes.size())), crc);
 }
 

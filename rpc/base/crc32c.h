@@ -9,13 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace gradwire {
 
 // CRC of `bytes`, continuing from `crc`, the CRC of what came before.
 uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
-uint32_t Crc32c(std::string_view bytes, uint32_t crc = 0);
+uint32_t Crc32c(absl::string_view bytes, uint32_t crc = 0);
 
 // Copies `size_bytes` bytes and returns their CRC, continuing from `crc`. Source and destination
 // don't overlap. Works through blocks that stay in the first-level cache, so that memory is read
