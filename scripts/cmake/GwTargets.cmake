@@ -1,0 +1,108 @@
+# One function for each kind of target. Sources are named, never globbed; paths are relative to the folder.
+
+# gw_library(NAME x SRCS … HDRS … DEPS … PRIVATE_DEPS …)
+# Makes gw_x with the alias gradwire::x. Without SRCS it is header-only. DEPS are seen by users of the library.
+function(gw_library)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
+  set(target gw_${ARG_NAME})
+  if(ARG_SRCS)
+    add_library(${target} STATIC ${ARG_SRCS} ${ARG_HDRS})
+    target_include_directories(${target} PUBLIC
+      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+      "$<INSTALL_INTERFACE:include>" "$<INSTALL_INTERFACE:include/gradwire>")
+    target_link_libraries(${target} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE
+      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+      "$<INSTALL_INTERFACE:include>" "$<INSTALL_INTERFACE:include/gradwire>")
+    target_link_libraries(${target} INTERFACE ${ARG_DEPS})
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
+  add_library(gradwire::${ARG_NAME} ALIAS ${target})
+  set_property(GLOBAL APPEND PROPERTY GW_LIBRARIES ${target})
+  foreach(header IN LISTS ARG_HDRS)
+    set_property(GLOBAL APPEND PROPERTY GW_HEADERS "${CMAKE_CURRENT_SOURCE_DIR}/${header}")
+  endforeach()
+endfunction()
+
+# gw_test(NAME x_test SRCS … DEPS … LABELS unit|integration|… TIMEOUT seconds)
+# A googletest program with main from gmock. Default: label unit, 60 s.
+function(gw_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} gradwire::test_support GTest::gmock_main GTest::gtest)
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1;OMP_NUM_THREADS=1")
+endfunction()
+
+# gw_fuzz(NAME x_fuzz SRCS … DEPS …): a libFuzzer program; only in the fuzz preset.
+function(gw_fuzz)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  if(NOT GW_FUZZ)
+    return()
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
+  target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer)
+  set_property(GLOBAL APPEND PROPERTY GW_FUZZERS ${ARG_NAME})
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} -max_total_time=${GW_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048)
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS fuzz TIMEOUT 600)
+endfunction()
+set(GW_FUZZ_SECONDS 30 CACHE STRING "How long ctest runs each fuzzer")
+
+# gw_bench(NAME x_bench SRCS … DEPS …): a program that measures; lands in bin/bench.
+function(gw_bench)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+  set_property(GLOBAL APPEND PROPERTY GW_BENCHES ${ARG_NAME})
+endfunction()
+
+# gw_binary(NAME x SRCS … DEPS …): a program for users; lands in build/bin from the release preset.
+function(gw_binary)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${GW_BINARY_DIR}")
+endfunction()
+set(GW_BINARY_DIR "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Where the programs for users go")
+
+# gw_proto(NAME x SRCS a.proto …): messages and gRPC services as gradwire::x. Paths are relative to proto/.
+function(gw_proto)
+  cmake_parse_arguments(ARG "GRPC" "NAME" "SRCS;DEPS" ${ARGN})
+  find_program(GW_PROTOC protoc REQUIRED)
+  find_program(GW_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
+  set(out "${CMAKE_BINARY_DIR}/generated")
+  file(MAKE_DIRECTORY "${out}")
+  set(sources "")
+  foreach(proto IN LISTS ARG_SRCS)
+    string(REGEX REPLACE "\\.proto$" "" stem "${proto}")
+    set(made "${out}/${stem}.pb.cc" "${out}/${stem}.pb.h")
+    set(command --cpp_out=${out})
+    if(ARG_GRPC)
+      list(APPEND made "${out}/${stem}.grpc.pb.cc" "${out}/${stem}.grpc.pb.h")
+      list(APPEND command --grpc_out=${out} --plugin=protoc-gen-grpc=${GW_GRPC_PLUGIN})
+    endif()
+    add_custom_command(OUTPUT ${made}
+      COMMAND ${GW_PROTOC} -I ${PROJECT_SOURCE_DIR}/proto ${command} ${proto}
+      DEPENDS "${PROJECT_SOURCE_DIR}/proto/${proto}" VERBATIM)
+    list(APPEND sources ${made})
+  endforeach()
+  set(target gw_${ARG_NAME})
+  add_library(${target} STATIC ${sources})
+  target_compile_options(${target} PRIVATE -w)
+  target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${out}>" "$<INSTALL_INTERFACE:include>")
+  target_link_libraries(${target} PUBLIC protobuf ${ARG_DEPS})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
+  add_library(gradwire::${ARG_NAME} ALIAS ${target})
+  set_property(GLOBAL APPEND PROPERTY GW_LIBRARIES ${target})
+endfunction()
