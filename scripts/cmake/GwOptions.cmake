@@ -15,7 +15,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety -Werror=thread-safety)
 endif()
 if(GW_RELEASE)
-  add_compile_definitions(GW_RELEASE)
+  add_compile_definitions(GW_RELEASE_BUILD)  # GW_RELEASE is the lock annotation in mutex.h
 endif()
 if(GW_SANITIZE)
   add_compile_options(-fsanitize=${GW_SANITIZE} -fno-sanitize-recover=all)

@@ -89,10 +89,11 @@ TEST(ThreadPool, RefusesToBlockBeyondItsSpareThreadsNamingTheLimit) {
 }
 
 TEST(ThreadPool, RefusesWhenFullAndWhenClosed) {
-  ThreadPool pool({.name = "tiny", .slot_count = 1, .max_queued_count = 1});
   Promise<int> go;
   Future<int> gone = go.future();
   std::atomic<bool> started{false};
+  // Last, so that its threads are joined before what its tasks use goes.
+  ThreadPool pool({.name = "tiny", .slot_count = 1, .max_queued_count = 1});
   ASSERT_THAT(pool.Post([&] {
     started = true;
     while (!gone.ready()) {
