@@ -212,7 +212,11 @@ class Promise {
   Future<T> future() const { return Future<T>(state_); }
 
   // Sets the outcome. False: it had one (set before, or cancelled).
-  bool Set(Outcome<T> outcome) { return state_->Set(std::move(outcome)); }
+  // A waiter that owns this promise may destroy it as soon as the outcome shows.
+  bool Set(Outcome<T> outcome) {
+    const auto state = state_;
+    return state->Set(std::move(outcome));
+  }
   bool done() const { return state_->ready(); }
 
   // `handler` runs once, on the cancelling thread, if the future is cancelled before it is ready.
