@@ -44,4 +44,20 @@ std::string ValidUtf8(absl::string_view text) {
   return out;
 }
 
+bool IsValidUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t size = SequenceBytes(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
+absl::string_view CutUtf8(absl::string_view text, size_t limit_bytes) {
+  if (text.size() <= limit_bytes) return text;
+  size_t end = limit_bytes;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 }  // namespace gradwire
