@@ -264,7 +264,9 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   std::shared_ptr<Connection> bulk_connection_ GW_GUARDED_BY(mu_);
   absl::Time detached_at_ GW_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Time last_received_ GW_GUARDED_BY(mu_) = absl::InfinitePast();
-  absl::Time last_written_ GW_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Time heartbeat_at_ GW_GUARDED_BY(mu_) = absl::InfiniteFuture();  // next sign of life
+
+  absl::Time bulk_received_ GW_GUARDED_BY(mu_) = absl::InfinitePast();
 
   // Items out: outbox_[i] has number outbox_first_ + i; those below next_send_ were written.
   std::deque<OutboxItem> outbox_ GW_GUARDED_BY(mu_);

@@ -28,6 +28,7 @@ uint64_t Session::AttachBulk(std::shared_ptr<Connection> connection,
     }
     bulk_connection_ = std::move(connection);
     link = bulk_link_ = ++last_link_;
+    bulk_received_ = env_->clock->Now();
     outgoing_.Rewind(peer_progress);
     todo.write_bulk = bulk_connection_;
   }
@@ -75,7 +76,7 @@ void Session::OnChunk(uint64_t link, const BulkFrameView& frame) {
     MutexLock lock(mu_);
     if (link == 0 || link != bulk_link_) return;
     const absl::Time now = env_->clock->Now();
-    last_received_ = std::max(last_received_, now);
+    last_received_ = bulk_received_ = now;
     if (head.total_bytes > env_->limits.max_tensor_bytes || head.offset > head.total_bytes ||
         size > head.total_bytes - head.offset || size == 0) {
       todo.violation = absl::InternalError(absl::StrCat(

@@ -127,7 +127,7 @@ bool Session::WriteFrame(uint64_t link, BufferList& out) {
   force_frame_ = false;
   unacked_in_count_ = 0;
   ack_due_ = absl::InfiniteFuture();
-  last_written_ = now;
+  heartbeat_at_ = now + env_->limits.heartbeat;
   ArmTimerLocked(progress_at_ + resend_after_);
   return true;
 }

@@ -49,7 +49,8 @@ uint64_t Session::Attach(Attachment attachment) {
     link = link_ = ++last_link_;
     state_ = State::kAttached;
     detached_at_ = absl::InfiniteFuture();
-    last_received_ = last_written_ = now;
+    last_received_ = now;
+    heartbeat_at_ = now + env_->limits.heartbeat;
     AckLocked(attachment.peer_seen, now);
     next_send_ = 0;  // what the peer has not seen goes again
     progress_at_ = now;
@@ -66,11 +67,16 @@ uint64_t Session::Attach(Attachment attachment) {
 }
 
 void Session::OnLinkClosed(uint64_t link, const absl::Status& why) {
+  std::shared_ptr<Connection> bulk;
   {
     MutexLock lock(mu_);
     if (link == 0 || link != link_) return;
     DetachLocked(env_->clock->Now());
+    // What took the control lane may have taken the bulk lane without a word; a new one costs
+    // little.
+    bulk = bulk_connection_;
   }
+  if (bulk != nullptr) bulk->Close(absl::UnavailableError("the control lane was lost"));
   if (auto observer = observer_.lock()) observer->OnDetached(shared_from_this(), why);
 }
 
@@ -156,7 +162,7 @@ absl::Time Session::NextWakeLocked() {
   if (state_ == State::kAttached) {
     at = std::min(at, ack_due_);
     at = std::min(at, last_received_ + env_->limits.liveness_timeout);
-    at = std::min(at, last_written_ + env_->limits.heartbeat);
+    at = std::min(at, heartbeat_at_);
     if (next_send_ > 0) at = std::min(at, progress_at_ + resend_after_);
     for (const auto& [id, transfer] : incoming_.all()) {
       if (!transfer->complete() && transfer->described) {
@@ -210,7 +216,11 @@ void Session::OnTimer() {
         ack_due_ = absl::InfiniteFuture();
         if (unacked_in_count_ > 0) WantFrameLocked(todo);
       }
-      if (now >= last_written_ + env_->limits.heartbeat) WantFrameLocked(todo);
+      if (now >= heartbeat_at_) {
+        // Also when the write has to wait: asked again later, not in a loop.
+        heartbeat_at_ = now + env_->limits.heartbeat;
+        WantFrameLocked(todo);
+      }
       if (next_send_ > 0 && now >= progress_at_ + resend_after_) {
         next_send_ = 0;
         progress_at_ = now;
@@ -219,8 +229,10 @@ void Session::OnTimer() {
         ++env_->stats.resends;
         WantFrameLocked(todo);
       }
+      bool awaited = false;
       for (const auto& [id, transfer] : incoming_.all()) {
         if (transfer->complete() || !transfer->described) continue;
+        awaited = true;
         if (now < transfer->progress_at + env_->limits.resend_timeout) continue;
         transfer->progress_at = now;
         // Without a bulk lane nothing can come; the next one starts from what is here.
@@ -229,6 +241,12 @@ void Session::OnTimer() {
           SendReceivedLocked(id, transfer->received_bytes, /*resend=*/true);
           WantWriteLocked(todo);
         }
+      }
+      if (awaited && bulk_connection_ != nullptr &&
+          now >= bulk_received_ + env_->limits.liveness_timeout) {
+        bulk_received_ = now;
+        todo.close.emplace_back(bulk_connection_,
+                                absl::UnavailableError("nothing comes on the bulk lane"));
       }
     }
     ArmTimerLocked(NextWakeLocked());
