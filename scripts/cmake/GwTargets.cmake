@@ -40,7 +40,7 @@ function(gw_test)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} gradwire::test_support GTest::gmock_main GTest::gtest)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-    ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1;OMP_NUM_THREADS=1")
+    ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan_suppressions.txt;OMP_NUM_THREADS=1")
 endfunction()
 
 # gw_fuzz(NAME x_fuzz SRCS … DEPS …): a libFuzzer program; only in the fuzz preset.

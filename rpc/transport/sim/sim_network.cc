@@ -81,6 +81,7 @@ class SimProcess::ProcessTransport final : public Transport {
     auto here_end = std::make_shared<SimConnection>(network, process_,
                                                     there == nullptr ? process_ : there, lane);
     here_end->set_handler(std::move(handler));
+    network->connections_.push_back(here_end);
     const absl::Duration delay = network->Delay();
     if (there == nullptr || !there->alive() ||
         network->rng_.Chance(network->faults().dial_failure)) {
@@ -96,7 +97,6 @@ class SimProcess::ProcessTransport final : public Transport {
     }
     auto there_end = std::make_shared<SimConnection>(network, there, process_, lane);
     SimConnection::Join(here_end, there_end);
-    network->connections_.push_back(here_end);
     network->connections_.push_back(there_end);
     network->loop()->CallAfter(network->faults().delay_min / 2, [there, there_end, here_end, lane,
                                                                  address] {
