@@ -260,14 +260,14 @@ class GrpcListener final : public Listener {
       if (stopped_) return;
     }
     auto* accepting = new Accepting(this, lane);  // owns itself until Done
-    HandToGrpc(static_cast<PollTag*>(accepting));
+    ServerStream* const stream = accepting->stream();
+    void* const tag = static_cast<PollTag*>(accepting);
     grpc::ServerCompletionQueue* queue = server_queues_[lane == Lane::kControl ? 0 : 1];
+    HandToGrpc(tag);
     if (lane == Lane::kControl) {
-      service_.RequestControl(accepting->stream()->context(), accepting->stream()->stream(), queue,
-                              queue, static_cast<PollTag*>(accepting));
+      service_.RequestControl(stream->context(), stream->stream(), queue, queue, tag);
     } else {
-      service_.RequestBulk(accepting->stream()->context(), accepting->stream()->stream(), queue,
-                           queue, static_cast<PollTag*>(accepting));
+      service_.RequestBulk(stream->context(), stream->stream(), queue, queue, tag);
     }
   }
 
