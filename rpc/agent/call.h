@@ -46,6 +46,10 @@ struct PeerIdentity {
 struct CallOptions {
   // Default: 0 = AgentLimits::default_timeout.
   absl::Duration timeout = absl::ZeroDuration();
+  // Default: false. true: large tensors are copied when the call starts, and may be changed at
+  // once. Otherwise arguments above 64 KiB are borrowed until the reply; one that changes meanwhile
+  // fails the call by name.
+  bool copy = false;
 };
 
 // Gets the outcome of a call, once, on a polling thread, or on the thread that cancelled or started

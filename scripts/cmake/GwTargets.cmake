@@ -76,9 +76,13 @@ function(gw_binary)
 endfunction()
 set(GW_BINARY_DIR "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Where the programs for users go")
 
-# gw_proto(NAME x SRCS a.proto …): messages and gRPC services as gradwire::x. Paths are relative to proto/.
+# gw_proto(NAME x SRCS a.proto … [GRPC] [ROOT dir]): messages and gRPC services as gradwire::x. Paths are relative to
+# ROOT, by default proto/.
 function(gw_proto)
-  cmake_parse_arguments(ARG "GRPC" "NAME" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "GRPC" "NAME;ROOT" "SRCS;DEPS" ${ARGN})
+  if(NOT ARG_ROOT)
+    set(ARG_ROOT "${PROJECT_SOURCE_DIR}/proto")
+  endif()
   find_program(GW_PROTOC protoc REQUIRED)
   find_program(GW_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
   set(out "${CMAKE_BINARY_DIR}/generated")
@@ -93,8 +97,8 @@ function(gw_proto)
       list(APPEND command --grpc_out=${out} --plugin=protoc-gen-grpc=${GW_GRPC_PLUGIN})
     endif()
     add_custom_command(OUTPUT ${made}
-      COMMAND ${GW_PROTOC} -I ${PROJECT_SOURCE_DIR}/proto ${command} ${proto}
-      DEPENDS "${PROJECT_SOURCE_DIR}/proto/${proto}" VERBATIM)
+      COMMAND ${GW_PROTOC} -I ${ARG_ROOT} ${command} ${proto}
+      DEPENDS "${ARG_ROOT}/${proto}" VERBATIM)
     list(APPEND sources ${made})
   endforeach()
   set(target gw_${ARG_NAME})

@@ -1,5 +1,5 @@
-// A deliberate race, reached as product code is reached: from tasks of an executor. ThreadSanitizer must report it;
-// a run without a report means that it looks away.
+// A deliberate race, reached as product code is reached: from tasks of an executor. ThreadSanitizer
+// must report it; a run without a report means that it looks away.
 #include <atomic>
 #include <cstdio>
 
