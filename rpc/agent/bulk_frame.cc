@@ -12,9 +12,13 @@
 
 namespace gradwire::rpc {
 namespace {
-// The head of a chunk: four fields and the tag and length of its data, 45 bytes; room for unknown
-// fields.
+// The head of a chunk is four fields and the tag and length of its data, 38 bytes; what is above
+// that is room for fields that are not known yet.
 constexpr size_t kMaxHeadBytes = 256;
+
+absl::Status Bad(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("bulk_frame: ", what));
+}
 
 absl::Status ParseProgress(Bytes bytes, TransferProgress& out) {
   FieldReader in("progress", bytes);
@@ -94,6 +98,68 @@ void Tail(const BufferList& message, size_t from, absl::InlinedVector<Bytes, 8>&
   }
 }
 
+// The first kMaxHeadBytes of `message`, or all of it; in `copied` if they lie in several pieces.
+Bytes Begin(const BufferList& message, std::array<std::byte, kMaxHeadBytes>& copied) {
+  const size_t wanted = std::min(message.size_bytes(), kMaxHeadBytes);
+  const auto& pieces = message.pieces();
+  if (!pieces.empty() && pieces[0].size() >= wanted) return pieces[0].bytes().first(wanted);
+  size_t size = 0;
+  for (const Buffer& piece : pieces) {
+    const size_t n = std::min(piece.size(), wanted - size);
+    if (n > 0) std::memcpy(copied.data() + size, piece.data(), n);
+    size += n;
+  }
+  return Bytes(copied.data(), size);
+}
+
+// A message whose data has not been reached when a hello or ready shows: it must be all there is.
+absl::Status ParseHandshake(const BufferList& message, BulkFrameView& out) {
+  out.chunk = ChunkHead();
+  const Buffer whole = message.Flatten();
+  FieldReader in("bulk_frame", whole.bytes());
+  while (in.Next()) {
+    Bytes part;
+    switch (in.field()) {
+      case 1:
+        if (in.Message(part)) GW_RETURN_IF_ERROR(ParseHello(part, out.hello.emplace()));
+        break;
+      case 2:
+        if (in.Message(part)) GW_RETURN_IF_ERROR(ParseReady(part, out.ready.emplace()));
+        break;
+      case 3:
+      case 4:
+      case 5:
+      case 6:
+      case 15:
+        return Bad("fields of a chunk beside a hello");
+      default:
+        in.Skip();
+    }
+  }
+  GW_RETURN_IF_ERROR(in.status());
+  if (out.hello.has_value() && out.ready.has_value()) return Bad("hello and ready at once");
+  return absl::OkStatus();
+}
+
+// `in` stands behind the tag of the data, inside the first `head_bytes` of the message.
+absl::Status TakeData(FieldReader& in, size_t head_bytes, const BufferList& message,
+                      BulkFrameView& out) {
+  uint32_t size = 0;
+  if (!in.LengthOnly(size)) return in.status();
+  const size_t from = head_bytes - in.left();
+  const size_t there = message.size_bytes() - from;
+  if (size != there) {
+    return Bad(absl::StrCat("data is not last, or cut off (", size, " bytes announced, ", there,
+                            " there)"));
+  }
+  if (size == 0) return Bad("a chunk without data");
+  if (out.chunk.transfer == 0) return Bad("data without a transfer before it");
+  out.has_chunk = true;
+  out.data_bytes = size;
+  Tail(message, from, out.data);
+  return absl::OkStatus();
+}
+
 void PutProgress(std::string& out, uint32_t field, const std::vector<TransferProgress>& progress) {
   std::string one;
   for (const TransferProgress& p : progress) {
@@ -114,36 +180,15 @@ absl::Status ParseBulkFrame(const BufferList& message, BulkFrameView& out) {
   out.data.clear();
   out.data_bytes = 0;
 
-  // The head in one piece: the first piece itself, or a copy of the first bytes of several.
+  // The first bytes in one piece: a part of the first piece, or a copy.
   std::array<std::byte, kMaxHeadBytes> copied;
-  Bytes head;
-  const auto& pieces = message.pieces();
-  if (pieces.empty()) return absl::InvalidArgumentError("bulk_frame: empty");
-  if (pieces.size() == 1 || pieces[0].size() >= kMaxHeadBytes) {
-    head = pieces[0].bytes();
-  } else {
-    size_t size = 0;
-    for (const Buffer& piece : pieces) {
-      const size_t n = std::min(piece.size(), copied.size() - size);
-      std::memcpy(copied.data() + size, piece.data(), n);
-      size += n;
-    }
-    head = Bytes(copied.data(), size);
-  }
+  const Bytes head = Begin(message, copied);
   FieldReader in("bulk_frame", head);
   while (in.Next()) {
     switch (in.field()) {
       case 1:
-      case 2: {
-        // Rare and small: gathered. Nothing may stand beside it.
-        const Buffer whole = message.Flatten();
-        FieldReader all("bulk_frame", whole.bytes());
-        Bytes part;
-        if (!all.Next() || !all.Message(part)) return all.status();
-        if (!all.done()) return absl::InvalidArgumentError("bulk_frame: a hello stands alone");
-        return all.field() == 1 ? ParseHello(part, out.hello.emplace())
-                                : ParseReady(part, out.ready.emplace());
-      }
+      case 2:
+        return ParseHandshake(message, out);  // rare and small: gathered
       case 3:
         in.Fixed64(out.chunk.transfer);
         break;
@@ -156,29 +201,19 @@ absl::Status ParseBulkFrame(const BufferList& message, BulkFrameView& out) {
       case 6:
         in.Fixed32(out.chunk.crc32c);
         break;
-      case 15: {
-        uint64_t size = 0;
-        if (!in.LengthOnly(size)) break;
-        const size_t from = head.size() - in.left();
-        if (size != message.size_bytes() - from) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("bulk_frame: data is not last, or cut off (", size, " bytes announced, ",
-                           message.size_bytes() - from, " there)"));
-        }
-        if (out.chunk.transfer == 0) {
-          return absl::InvalidArgumentError("bulk_frame: data without a transfer before it");
-        }
-        out.has_chunk = true;
-        out.data_bytes = size;
-        Tail(message, from, out.data);
-        return absl::OkStatus();
-      }
+      case 15:
+        return TakeData(in, head.size(), message, out);
       default:
         in.Skip();
     }
   }
-  GW_RETURN_IF_ERROR(in.status());
-  return absl::InvalidArgumentError("bulk_frame: neither a hello nor a chunk");
+  if (head.size() == message.size_bytes()) {
+    GW_RETURN_IF_ERROR(in.status());
+    return Bad("neither a hello nor a chunk");
+  }
+  GW_RETURN_IF_ERROR(in.status(), _ << "within the first " << kMaxHeadBytes << " bytes");
+  return Bad(
+      absl::StrCat("neither a hello nor data begins within the first ", kMaxHeadBytes, " bytes"));
 }
 
 void WriteBulkHello(const BulkHello& hello, BufferList& out) {
@@ -194,8 +229,7 @@ void WriteBulkHello(const BulkHello& hello, BufferList& out) {
 void WriteBulkReady(const BulkReady& ready, BufferList& out) {
   std::string part, all;
   wire::PutUint(part, 1, ready.status_code);
-  wire::PutBytes(part, 2,
-                 absl::string_view(ready.status_message).substr(0, FrameLimits::kMessageBytes));
+  wire::PutText(part, 2, ready.status_message, FrameLimits::kMessageBytes);
   PutProgress(part, 3, ready.progress);
   wire::PutMessage(all, 2, part);
   out.Append(Buffer::FromString(std::move(all)));

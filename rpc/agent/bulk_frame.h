@@ -1,6 +1,10 @@
 // Messages of the bulk lane, read and written by hand; the bytes of a chunk are never gathered.
 //
-// Specification: proto/gradwire/v1/session.proto, BulkFrame. Errors and threads as in frame.h.
+// Specification: proto/gradwire/v1/session.proto, BulkFrame: a hello, a ready, or a chunk of at
+// least
+//                one byte whose transfer comes before its data. Where the message's fields begin
+//                with something unknown, that must end within its first 256 bytes.
+// Errors, threads: as in frame.h. How a message is cut into pieces never matters.
 #pragma once
 
 #include <cstdint>

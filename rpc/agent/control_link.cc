@@ -85,13 +85,20 @@ bool ControlLink::NextMessage(BufferList& out) {
 }
 
 void ControlLink::OnMessage(BufferList message) {
-  if (absl::Status parsed = ParseFrame(message.Flatten(), frame_); !parsed.ok()) {
+  const Buffer whole = message.Flatten();  // frame_ shows it: it stays until all is handled
+  State state;
+  {
+    MutexLock lock(mu_);
+    state = state_;
+  }
+  // Before the hello nobody can make us unpack items.
+  const size_t max_items = state == State::kHello ? 0 : FrameLimits::kItems;
+  if (absl::Status parsed = ParseFrame(whole, frame_, max_items); !parsed.ok()) {
     CloseConnection(parsed);
     return;
   }
   std::shared_ptr<Session> session;
   uint64_t link = 0;
-  State state;
   {
     MutexLock lock(mu_);
     state = state_;
@@ -116,6 +123,7 @@ void ControlLink::OnMessage(BufferList message) {
     case State::kProof:
       if (frame_.hello_done) return OnHelloDone(*frame_.hello_done);
       // The hello again, or items that overtook the proof: the peer will send them again.
+      frame_ = FrameView();  // a stranger's items take no memory while we wait
       return;
   }
   if (frame_.goodbye) {

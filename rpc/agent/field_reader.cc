@@ -91,8 +91,8 @@ bool FieldReader::Repeated(Bytes& out, size_t count, size_t limit_count) {
   return Typed(wire::kLength) && Check(reader_.Length(&out));
 }
 
-bool FieldReader::LengthOnly(uint64_t& size) {
-  return Once(wire::kLength) && Check(reader_.Varint(&size));
+bool FieldReader::LengthOnly(uint32_t& size) {
+  return Once(wire::kLength) && Check(reader_.Varint32(&size));
 }
 
 void FieldReader::Skip() {

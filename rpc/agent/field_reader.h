@@ -51,7 +51,7 @@ class FieldReader {
   // … or repeatedly: `count` came before.
   bool Repeated(Bytes& out, size_t count, size_t limit_count);
   // Length of a bytes field whose value goes on beyond the bytes at hand.
-  bool LengthOnly(uint64_t& size);
+  bool LengthOnly(uint32_t& size);
   void Skip();
   bool Fail(absl::string_view what);
 

@@ -1,12 +1,13 @@
 // Frames of the control lane, read and written by hand.
 //
 // Specification: proto/gradwire/v1/session.proto. What is written here any protobuf library can
-// read; what is
-//                read here is checked as far as bytes alone can be: limits, lengths, order, UTF-8.
+//                read; what is read here is checked as far as bytes alone can be: limits, lengths,
+//                order, UTF-8. A frame carries items, or one of hello, hello_reply, hello_done,
+//                goodbye.
 // Errors:        INVALID_ARGUMENT naming the message, the field and what is wrong.
 // Thread-safety: none; a FrameWriter and a FrameView belong to one thread at a time.
 // Speed:         the same FrameView is filled again and again, so that a small frame costs no
-// allocation.
+//                allocation.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ constexpr bool IsCritical(uint32_t kind) { return kind < 1024; }
 // Bounds on what one frame may hold. Each keeps a peer from making us work or remember without end.
 struct FrameLimits {
   static constexpr size_t kItems = 65536;
+  static constexpr size_t kKeptItems = 4096;    // whose memory a FrameView keeps for the next frame
   static constexpr size_t kAttachments = 1024;  // an item
   static constexpr size_t kNameBytes = 128;
   static constexpr size_t kDeclarationBytes = 4096;
@@ -73,7 +75,8 @@ struct ItemHead {
   bool resend = false;
 };
 
-// An item that was read. Views and Buffers show the frame's bytes.
+// An item that was read. Views and Buffers show the message's bytes; only the Buffers keep them
+// alive.
 struct ItemView {
   uint32_t kind = 0;
   uint64_t call = 0;
@@ -142,7 +145,9 @@ struct FrameView {
 };
 
 // Reads a whole message into `out`, whose old contents go. On error `out` holds nothing usable.
-absl::Status ParseFrame(const Buffer& message, FrameView& out);
+// `max_items`: 0 while only a hello may come, so that strangers can't make us unpack items.
+absl::Status ParseFrame(const Buffer& message, FrameView& out,
+                        size_t max_items = FrameLimits::kItems);
 
 class FrameWriter {
  public:
@@ -163,6 +168,7 @@ class FrameWriter {
 
  private:
   void AddBody(const Buffer& piece);
+  void PutFeatures(uint32_t field, const std::vector<std::string>& features);
 
   std::string fields_;   // everything but the body
   std::string scratch_;  // one submessage

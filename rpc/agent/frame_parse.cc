@@ -246,14 +246,24 @@ absl::Status Distribute(const Buffer& message, Bytes body, FrameView& frame) {
   return absl::OkStatus();
 }
 
+// Items, or one message of the hello, or a goodbye.
+absl::Status CheckAlone(const FrameView& frame) {
+  const int singles = frame.hello.has_value() + frame.hello_reply.has_value() +
+                      frame.hello_done.has_value() + frame.goodbye.has_value();
+  if (singles > 1) return Bad("frame", "more than one of hello, hello_reply, hello_done, goodbye");
+  if (singles > 0 && !frame.items.empty()) return Bad("frame", "items beside a hello or a goodbye");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status ParseFrame(const Buffer& message, FrameView& out) {
+absl::Status ParseFrame(const Buffer& message, FrameView& out, size_t max_items) {
   out.head = FrameHead();
   out.hello.reset();
   out.hello_reply.reset();
   out.hello_done.reset();
   out.goodbye.reset();
+  if (out.items.size() > FrameLimits::kKeptItems) std::vector<ItemView>().swap(out.items);
   size_t item_count = 0;
   Bytes body;
   FieldReader in("frame", message.bytes());
@@ -288,7 +298,7 @@ absl::Status ParseFrame(const Buffer& message, FrameView& out) {
         if (in.Message(part)) GW_RETURN_IF_ERROR(ParseHelloDone(part, out.hello_done.emplace()));
         break;
       case 11: {
-        if (!in.Repeated(part, item_count, FrameLimits::kItems)) break;
+        if (!in.Repeated(part, item_count, max_items)) break;
         if (out.items.size() == item_count) out.items.emplace_back();
         ItemView& item = out.items[item_count++];
         item = ItemView();
@@ -307,6 +317,7 @@ absl::Status ParseFrame(const Buffer& message, FrameView& out) {
   }
   GW_RETURN_IF_ERROR(in.status());
   out.items.resize(item_count);
+  GW_RETURN_IF_ERROR(CheckAlone(out));
   return Distribute(message, body, out);
 }
 

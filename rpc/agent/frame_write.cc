@@ -1,19 +1,13 @@
 #include "rpc/agent/frame.h"
 #include "rpc/agent/proto_wire.h"
-#include "rpc/base/utf8.h"
 
 namespace gradwire::rpc {
 namespace {
+
 // Larger pieces are cheaper to share than to copy.
 constexpr size_t kCopyBytes = 1024;
 
-void PutText(std::string& out, uint32_t field, absl::string_view text, size_t limit_bytes) {
-  if (text.size() <= limit_bytes && IsValidUtf8(text)) {
-    wire::PutBytes(out, field, text);
-  } else {
-    wire::PutBytes(out, field, CutUtf8(ValidUtf8(text.substr(0, limit_bytes)), limit_bytes));
-  }
-}
+using wire::PutText;
 
 }  // namespace
 
@@ -69,12 +63,19 @@ void FrameWriter::AddBody(const Buffer& piece) {
   }
 }
 
+void FrameWriter::PutFeatures(uint32_t field, const std::vector<std::string>& features) {
+  for (const std::string& feature : features) {
+    const std::string text = ValidUtf8(feature);
+    wire::PutMessage(scratch_, field, CutUtf8(text, FrameLimits::kFeatureBytes));
+  }
+}
+
 void FrameWriter::SetHello(const Hello& hello) {
   std::string& out = scratch_;
   out.clear();
   wire::PutUint(out, 1, hello.version_major);
   wire::PutUint(out, 2, hello.version_minor);
-  for (const std::string& feature : hello.features) wire::PutMessage(out, 3, feature);
+  PutFeatures(3, hello.features);
   PutText(out, 4, hello.job, FrameLimits::kNameBytes);
   PutText(out, 5, hello.name, FrameLimits::kNameBytes);
   wire::PutFixed64(out, 6, hello.incarnation);
@@ -94,7 +95,7 @@ void FrameWriter::SetHelloReply(const HelloReply& reply) {
   PutText(out, 2, reply.status_message, FrameLimits::kMessageBytes);
   wire::PutUint(out, 3, reply.version_major);
   wire::PutUint(out, 4, reply.version_minor);
-  for (const std::string& feature : reply.features) wire::PutMessage(out, 5, feature);
+  PutFeatures(5, reply.features);
   PutText(out, 6, reply.job, FrameLimits::kNameBytes);
   PutText(out, 7, reply.name, FrameLimits::kNameBytes);
   wire::PutFixed64(out, 8, reply.incarnation);

@@ -1,7 +1,8 @@
 // Protobuf's wire format, as far as frames need it: read without copying and without trust, write
 // without a message object. Source of the format: the Protocol Buffers documentation, "Encoding".
 //
-// Stricter than libprotobuf: groups are refused, integers must fit their field's type.
+// Stricter than libprotobuf: groups are refused, integers must fit their field's type. Tags and
+// lengths take at most 5 bytes, as there.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "rpc/base/buffer.h"
+#include "rpc/base/utf8.h"
 
 namespace gradwire::rpc::wire {
 
@@ -41,19 +43,27 @@ class Reader {
     }
     return false;
   }
+  // One of at most 5 bytes.
+  bool Varint32(uint32_t* value) {
+    const std::byte* const begin = at_;
+    uint64_t wide = 0;
+    if (!Varint(&wide) || at_ - begin > 5 || wide > UINT32_MAX) return false;
+    *value = static_cast<uint32_t>(wide);
+    return true;
+  }
   bool Tag(uint32_t* field, uint32_t* type) {
-    uint64_t tag = 0;
-    if (!Varint(&tag) || tag > UINT32_MAX || (tag >> 3) == 0) return false;
-    *field = static_cast<uint32_t>(tag >> 3);
-    *type = static_cast<uint32_t>(tag & 7);
+    uint32_t tag = 0;
+    if (!Varint32(&tag) || (tag >> 3) == 0) return false;
+    *field = tag >> 3;
+    *type = tag & 7;
     return true;
   }
   bool Fixed64(uint64_t* value) { return Raw(value, sizeof(*value)); }
   bool Fixed32(uint32_t* value) { return Raw(value, sizeof(*value)); }
   bool Length(Bytes* value) {
-    uint64_t size = 0;
-    if (!Varint(&size) || size > left()) return false;
-    *value = Bytes(at_, static_cast<size_t>(size));
+    uint32_t size = 0;
+    if (!Varint32(&size) || size > left()) return false;
+    *value = Bytes(at_, size);
     at_ += size;
     return true;
   }
@@ -125,7 +135,15 @@ inline void PutBytes(std::string& out, uint32_t field, absl::string_view value) 
   PutVarint(out, value.size());
   out.append(value.data(), value.size());
 }
-// A submessage, also when it is empty.
+// A string field of at most `limit_bytes`: text that is not UTF-8 is repaired, too long text cut.
+inline void PutText(std::string& out, uint32_t field, absl::string_view text, size_t limit_bytes) {
+  if (text.size() <= limit_bytes && IsValidUtf8(text)) {
+    PutBytes(out, field, text);
+  } else {
+    PutBytes(out, field, CutUtf8(ValidUtf8(text.substr(0, limit_bytes)), limit_bytes));
+  }
+}
+// A submessage, or a string of a repeated field: also when it is empty.
 inline void PutMessage(std::string& out, uint32_t field, absl::string_view value) {
   PutTag(out, field, kLength);
   PutVarint(out, value.size());
