@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParsePeers(
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   GW_ASSIGN_OR_RETURN(const auto peers, ParsePeers(options.peers));
-  std::string token;
+  Secret token;
   if (!options.token_file.empty()) {
     GW_ASSIGN_OR_RETURN(token, LoadToken(FileSystem::Real(), options.token_file));
   }

@@ -70,7 +70,7 @@ HelloReply MakeHelloReply(const SelfIdentity& self, const Hello& hello, const ab
   reply.nonce = NewNonce(rng);
   reply.seen = seen;
   if (refusal.ok() && !self.token.empty()) {
-    reply.proof = HelloProof(self.token, HelloRole::kAcceptor, Transcript(hello, reply));
+    reply.proof = HelloProof(self.token.Reveal(), HelloRole::kAcceptor, Transcript(hello, reply));
   }
   return reply;
 }
@@ -109,8 +109,8 @@ absl::Status CheckHelloReply(const SelfIdentity& self, const Hello& hello,
     return absl::UnauthenticatedError(
         absl::StrCat(who, " has no job token; start it with this job's --token-file"));
   }
-  if (!ConstantTimeEqual(reply.proof,
-                         HelloProof(self.token, HelloRole::kAcceptor, Transcript(hello, reply)))) {
+  if (!ConstantTimeEqual(reply.proof, HelloProof(self.token.Reveal(), HelloRole::kAcceptor,
+                                                 Transcript(hello, reply)))) {
     return absl::UnauthenticatedError(
         absl::StrCat(who, " has another job token; both sides need the same --token-file"));
   }
@@ -120,7 +120,7 @@ absl::Status CheckHelloReply(const SelfIdentity& self, const Hello& hello,
 HelloDone MakeHelloDone(const SelfIdentity& self, const Hello& hello, const HelloReply& reply) {
   HelloDone done;
   if (!self.token.empty()) {
-    done.proof = HelloProof(self.token, HelloRole::kDialler, Transcript(hello, reply));
+    done.proof = HelloProof(self.token.Reveal(), HelloRole::kDialler, Transcript(hello, reply));
   }
   return done;
 }
@@ -132,8 +132,8 @@ absl::Status CheckHelloDone(const SelfIdentity& self, const Hello& hello, const 
     return absl::UnauthenticatedError(absl::StrCat("the job token is missing; start ", hello.name,
                                                    " with this job's --token-file"));
   }
-  if (!ConstantTimeEqual(done.proof,
-                         HelloProof(self.token, HelloRole::kDialler, Transcript(hello, reply)))) {
+  if (!ConstantTimeEqual(done.proof, HelloProof(self.token.Reveal(), HelloRole::kDialler,
+                                                Transcript(hello, reply)))) {
     return absl::UnauthenticatedError(absl::StrCat("the job token is wrong; start ", hello.name,
                                                    " with this job's --token-file"));
   }
@@ -141,7 +141,7 @@ absl::Status CheckHelloDone(const SelfIdentity& self, const Hello& hello, const 
 }
 
 std::string MakeSessionKey(const SelfIdentity& self, const Hello& hello, const HelloReply& reply) {
-  return SessionKey(self.token, Transcript(hello, reply));
+  return SessionKey(self.token.Reveal(), Transcript(hello, reply));
 }
 
 }  // namespace gradwire::rpc

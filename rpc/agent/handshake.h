@@ -13,6 +13,7 @@
 #include "rpc/agent/frame.h"
 #include "rpc/base/id.h"
 #include "rpc/base/rng.h"
+#include "rpc/base/secret.h"
 
 namespace gradwire::rpc {
 
@@ -25,7 +26,7 @@ inline constexpr size_t kNonceBytes = 32;
 struct SelfIdentity {
   std::string job;
   PeerIdentity agent;
-  std::string token;  // empty: none
+  Secret token;  // empty: none
 };
 
 std::string NewNonce(Rng& rng);

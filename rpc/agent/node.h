@@ -28,6 +28,7 @@
 #include "rpc/agent/session.h"
 #include "rpc/base/future.h"
 #include "rpc/base/rng.h"
+#include "rpc/base/secret.h"
 
 namespace gradwire::rpc {
 
@@ -42,7 +43,7 @@ struct NodeOptions {
   // Required. From the rendezvous, or the wall clock's nanoseconds.
   Incarnation incarnation;
   // Default: none. The job token: both sides prove that they have it.
-  std::string token;
+  Secret token;
   AgentLimits limits;
   std::shared_ptr<const FunctionTable> functions;
   // Default: none. Finds the address of a peer that Connect was not given one for.

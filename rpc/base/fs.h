@@ -40,6 +40,7 @@ struct FileInfo {
   bool is_directory = false;
   uint64_t size_bytes = 0;   // 0 for folders
   uint32_t permissions = 0;  // 0600 and the like
+  bool ours = true;          // belongs to the user that this process runs as
 };
 
 // An open regular file. Closed when destroyed.

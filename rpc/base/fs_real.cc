@@ -181,7 +181,8 @@ class RealFileSystem final : public FileSystem {
     const bool is_directory = S_ISDIR(info.st_mode);
     return FileInfo{.is_directory = is_directory,
                     .size_bytes = is_directory ? 0 : static_cast<uint64_t>(info.st_size),
-                    .permissions = static_cast<uint32_t>(info.st_mode & 07777)};
+                    .permissions = static_cast<uint32_t>(info.st_mode & 07777),
+                    .ours = info.st_uid == ::geteuid()};
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {

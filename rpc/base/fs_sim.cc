@@ -152,7 +152,8 @@ absl::StatusOr<FileInfo> SimFileSystem::Stat(const std::string& path) {
   GW_ASSIGN_OR_RETURN(const Place place, state_->Find("stat", path));
   return FileInfo{.is_directory = place.node->is_directory,
                   .size_bytes = place.node->live.size(),
-                  .permissions = place.node->is_directory ? 0755u : 0644u};
+                  .permissions = place.node->is_directory ? 0755u : 0644u,
+                  .ours = true};
 }
 
 absl::StatusOr<std::vector<std::string>> SimFileSystem::List(const std::string& path) {

@@ -1,5 +1,9 @@
 #include "rpc/security/token.h"
 
+#include <arpa/inet.h>
+
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -7,40 +11,49 @@
 
 namespace gradwire::rpc {
 
-absl::StatusOr<std::string> LoadToken(FileSystem& fs, const std::string& path) {
-  absl::StatusOr<FileInfo> info = fs.Stat(path);
-  if (!info.ok()) {
-    return WithContext(
-        info.status(),
-        absl::StrCat("token file ", path,
-                     " (make one: head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE)"));
+absl::StatusOr<Secret> LoadToken(FileSystem& fs, const std::string& path) {
+  GW_ASSIGN_OR_RETURN(
+      const FileInfo info, fs.Stat(path),
+      _ << "token file (make one: (umask 077; head -c 32 /dev/urandom | base64 > " << path << "))");
+  if (info.is_directory) {
+    return absl::FailedPreconditionError(absl::StrCat("token file ", path, " is a folder"));
   }
-  if ((info->permissions & 077) != 0) {
+  if (!info.ours) {
     return absl::PermissionDeniedError(
-        absl::StrFormat("token file %s can be read by others (mode %03o); run: chmod 600 %s", path,
-                        info->permissions, path));
+        absl::StrCat("token file ", path, " belongs to another user; make it yours: chown"));
   }
-  GW_ASSIGN_OR_RETURN(std::string token, fs.ReadAll(path, kMaxTokenBytes + 2),
-                      _ << "token file " << path);
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  if (token.size() < kMinTokenBytes || token.size() > kMaxTokenBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("token file ", path, " holds ", token.size(),
+  if ((info.permissions & 077) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrFormat("token file %s is open to others (mode %04o); run: chmod 600 %s", path,
+                        info.permissions, path));
+  }
+  const auto wrong_size = [&](absl::string_view size) {
+    return absl::InvalidArgumentError(absl::StrCat("token file ", path, " holds ", size,
                                                    " bytes; a token has ", kMinTokenBytes, " to ",
                                                    kMaxTokenBytes));
+  };
+  absl::StatusOr<std::string> text = fs.ReadAll(path, kMaxTokenBytes + 2);
+  if (absl::IsResourceExhausted(text.status())) {
+    return wrong_size(absl::StrCat("more than ", kMaxTokenBytes));
   }
-  return token;
+  GW_RETURN_IF_ERROR(text.status(), _ << "token file " << path);
+  while (!text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
+  if (text->size() < kMinTokenBytes || text->size() > kMaxTokenBytes) {
+    return wrong_size(absl::StrCat(text->size()));
+  }
+  return Secret(*std::move(text));
 }
 
 bool IsLoopback(absl::string_view address) {
-  const size_t colon = address.rfind(':');
-  absl::string_view host = address.substr(0, colon);
+  std::string host(address.substr(0, address.rfind(':')));
+  if (host == "localhost") return true;
   if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
     host = host.substr(1, host.size() - 2);
+    in6_addr v6;
+    return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
   }
-  if (host == "localhost" || host == "::1") return true;
-  // A dotted quad that begins with 127; a name like 127.example.com is none.
-  return absl::StartsWith(host, "127.") &&
-         host.find_first_not_of("0123456789.") == absl::string_view::npos;
+  in_addr v4;
+  return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
 }
 
 absl::Status CheckBind(absl::string_view address, bool has_token, bool insecure_transport) {

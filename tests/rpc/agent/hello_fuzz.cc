@@ -28,7 +28,7 @@ void Decide(absl::string_view message, Rng& rng) {
   SelfIdentity self;
   self.job = "default";
   self.agent = {"me", Incarnation{5}};
-  self.token = "a job token of some length";
+  self.token = Secret("a job token of some length");
   Hello hello;
   hello.name = "me";
   hello.job = self.job;

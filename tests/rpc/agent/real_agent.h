@@ -25,7 +25,7 @@ class RealAgent {
     options.name = std::move(name);
     options.incarnation = Incarnation{static_cast<uint64_t>(++last)};
     options.limits = limits;
-    options.token = std::move(token);
+    options.token = Secret(std::move(token));
     options.functions = *FunctionTable::Build(std::move(functions));
     options.transport = transport == nullptr ? own_transport_.get() : transport;
     options.clock = &Clock::Real();

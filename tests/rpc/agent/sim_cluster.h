@@ -61,7 +61,7 @@ class SimCluster {
     NodeOptions options;
     options.name = name;
     options.incarnation = Incarnation{++incarnation_};
-    options.token = std::move(token);
+    options.token = Secret(std::move(token));
     options.limits = limits_;
     options.functions = *FunctionTable::Build(std::move(functions));
     options.resolve = [](const std::string& peer) {
