@@ -13,12 +13,30 @@ void SimConnection::Join(const std::shared_ptr<SimConnection>& a,
   b->other_ = a;
 }
 
+void SimConnection::Start() {
+  if (!open_) return;
+  started_ = true;
+  if (!writing_) Write();
+}
+
+void SimConnection::GiveUpAfter(absl::Duration timeout, const absl::Status& why) {
+  network_->loop()->CallAfter(timeout, [weak = weak_from_this(), why] {
+    auto self = weak.lock();
+    if (self != nullptr && !self->started_) self->Close(why);
+  });
+}
+
 void SimConnection::WantWrite() {
   wanted_ = true;
   if (!writing_) Write();
 }
 
+const SimFaults& SimConnection::faults() const {
+  return network_->FaultsOf(here_->name(), there_->name(), lane_);
+}
+
 void SimConnection::Write() {
+  if (!started_) return;
   while (wanted_ && open_ && !closed_here_ && here_->alive() && !here_->paused()) {
     wanted_ = false;
     if (closing_ && last_word_taken_) break;
@@ -28,6 +46,7 @@ void SimConnection::Write() {
     if (closing_) last_word_taken_ = true;
     const bool any = handler != nullptr && handler->NextMessage(message);
     writing_ = false;
+    if (!open_ || closed_here_) return;  // closed from inside
     if (!any) continue;
     if (message.size_bytes() > kMaxMessageBytes) {
       Close(absl::ResourceExhaustedError(absl::StrCat("a message of ", message.size_bytes(),
@@ -36,7 +55,7 @@ void SimConnection::Write() {
     }
     Send(std::move(message));
     writing_ = true;
-    network_->loop()->CallAfter(network_->faults().write_time, [self = shared_from_this()] {
+    network_->loop()->CallAfter(faults().write_time, [self = shared_from_this()] {
       self->here_->Run([self] {
         self->writing_ = false;
         self->wanted_ = true;
@@ -49,7 +68,7 @@ void SimConnection::Write() {
 }
 
 void SimConnection::Send(BufferList message) {
-  const SimFaults& faults = network_->faults();
+  const SimFaults& faults = this->faults();
   if (silent_ || network_->partitions_.contains({here_->name(), there_->name()})) {
     ++network_->lost_count_;
     return;
@@ -61,10 +80,10 @@ void SimConnection::Send(BufferList message) {
   const int copies = network_->rng_.Chance(faults.duplicate) ? 2 : 1;
   if (copies == 2) ++network_->duplicated_count_;
   for (int i = 0; i < copies; ++i) {
-    absl::Time arrival = network_->loop()->Now() + network_->Delay();
+    absl::Time arrival = network_->loop()->Now() + network_->Delay(faults);
     if (network_->rng_.Chance(faults.reorder)) {
       ++network_->reordered_count_;
-      arrival += network_->Delay() * 3;  // later than what is sent next
+      arrival += network_->Delay(faults) * 3;  // later than what is sent next
     } else {
       arrival = std::max(arrival, next_arrival_);
       next_arrival_ = arrival;
@@ -89,9 +108,10 @@ void SimConnection::Close(absl::Status why) {
   if (!open_ || closed_here_) return;
   closed_here_ = true;
   // The other end hears of it after what is under way to it.
-  if (auto other = other_.lock(); other != nullptr && !silent_) {
+  const bool reaches = !silent_ && !network_->partitions_.contains({here_->name(), there_->name()});
+  if (auto other = other_.lock(); other != nullptr && reaches) {
     const absl::Duration after =
-        std::max(next_arrival_ - network_->loop()->Now(), network_->Delay());
+        std::max(next_arrival_ - network_->loop()->Now(), network_->Delay(faults()));
     other->EndAfter(
         after, absl::UnavailableError(absl::StrCat("connection closed by ", here_->address())));
   }
@@ -120,9 +140,19 @@ void SimConnection::EndAfter(absl::Duration after, const absl::Status& why) {
   });
 }
 
+void SimConnection::CloseNow(const absl::Status& why) {
+  Close(why);
+  if (here_->alive()) {
+    End(why);
+  } else {
+    Drop();
+  }
+}
+
 void SimConnection::End(const absl::Status& why) {
   if (!open_) return;
   open_ = false;
+  const std::shared_ptr<SimConnection> self = std::move(self_);
   const std::shared_ptr<ConnectionHandler> handler = std::exchange(handler_, nullptr);
   if (handler != nullptr) handler->OnClosed(why);
 }

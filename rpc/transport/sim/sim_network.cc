@@ -46,7 +46,13 @@ class SimProcess::ProcessExecutor final : public Executor {
 class SimProcess::ProcessListener final : public Listener {
  public:
   explicit ProcessListener(SimProcess* process) : process_(process) {}
-  ~ProcessListener() override { process_->accept_ = nullptr; }
+  ~ProcessListener() override {
+    process_->accept_ = nullptr;
+    ScopedThreadRole role(ThreadRole::kPolling);  // of the OnClosed
+    for (const auto& connection : process_->network_->AcceptedBy(process_)) {
+      connection->CloseNow(absl::CancelledError("the listener was destroyed"));
+    }
+  }
   std::string address() const override { return process_->address(); }
 
  private:
@@ -82,41 +88,52 @@ class SimProcess::ProcessTransport final : public Transport {
                                                     there == nullptr ? process_ : there, lane);
     here_end->set_handler(std::move(handler));
     network->connections_.push_back(here_end);
-    const absl::Duration delay = network->Delay();
-    if (there == nullptr || !there->alive() ||
-        network->rng_.Chance(network->faults().dial_failure)) {
-      here_end->EndAfter(delay, absl::UnavailableError(
-                                    absl::StrCat("dialling ", address, ": connection refused")));
+    const SimFaults& faults = network->FaultsOf(process_->name(), name, lane);
+    const absl::Duration delay = network->Delay(faults);
+    if (there == nullptr || !there->alive() || network->rng_.Chance(faults.dial_failure)) {
+      here_end->EndAfter(delay, Refused(address));
       return here_end;
     }
-    if (network->partitions_.contains({process_->name(), name}) ||
-        network->partitions_.contains({name, process_->name()})) {
-      here_end->EndAfter(timeout,
-                         absl::UnavailableError(absl::StrCat("dialling ", address, ": no answer")));
-      return here_end;
-    }
+    here_end->GiveUpAfter(
+        timeout, absl::UnavailableError(absl::StrCat("dialling ", address, ": no answer within ",
+                                                     absl::FormatDuration(timeout))));
+    if (network->Partitioned(process_->name(), name)) return here_end;
     auto there_end = std::make_shared<SimConnection>(network, there, process_, lane);
+    there_end->MarkAccepted();
     SimConnection::Join(here_end, there_end);
     network->connections_.push_back(there_end);
-    network->loop()->CallAfter(network->faults().delay_min / 2, [there, there_end, here_end, lane,
-                                                                 address] {
-      there->Run([there, there_end, here_end, lane, address] {
-        std::shared_ptr<ConnectionHandler> accepted =
-            there->accept_ ? there->accept_(there_end, lane) : nullptr;
-        if (accepted == nullptr) {
-          there_end->Drop();
-          here_end->EndAfter(
-              absl::ZeroDuration(),
-              absl::UnavailableError(absl::StrCat("dialling ", address, ": connection refused")));
-          return;
-        }
-        there_end->set_handler(std::move(accepted));
-      });
+    network->loop()->CallAfter(delay, [there, there_end, here_end, address] {
+      there->Run([=] { Accept(there, there_end, here_end, address); });
     });
     return here_end;
   }
 
  private:
+  static absl::Status Refused(const std::string& address) {
+    return absl::UnavailableError(absl::StrCat("dialling ", address, ": connection refused"));
+  }
+
+  // In the process that was dialled.
+  static void Accept(SimProcess* there, const std::shared_ptr<SimConnection>& there_end,
+                     const std::shared_ptr<SimConnection>& here_end, const std::string& address) {
+    if (!there_end->open()) return;  // closed or cut on the way
+    SimNetwork* const network = there->network_;
+    const Lane lane = there_end->lane();
+    const AcceptFn accept = there->accept_;  // the listener may go meanwhile
+    std::shared_ptr<ConnectionHandler> accepted = accept ? accept(there_end, lane) : nullptr;
+    const SimFaults& back = network->FaultsOf(there->name(), here_end->here()->name(), lane);
+    if (accepted == nullptr) {
+      there_end->Drop();
+      here_end->EndAfter(network->Delay(back), Refused(address));
+      return;
+    }
+    there_end->set_handler(std::move(accepted));
+    network->loop()->CallAfter(network->Delay(back), [here_end] {
+      here_end->here()->Run([here_end] { here_end->Start(); });
+    });
+    there_end->Start();
+  }
+
   SimProcess* const process_;
 };
 
@@ -159,11 +176,38 @@ SimProcess* SimNetwork::AddProcess(const std::string& name) {
   return by_name_[name] = processes_.back().get();
 }
 
-absl::Duration SimNetwork::Delay() {
-  const int64_t min_ns = absl::ToInt64Nanoseconds(faults_.delay_min);
-  const int64_t max_ns = absl::ToInt64Nanoseconds(faults_.delay_max);
+SimFaults& SimNetwork::LinkFaults(const std::string& from, const std::string& to, Lane lane) {
+  return link_faults_.try_emplace({from, to, lane}, faults_).first->second;
+}
+
+const SimFaults& SimNetwork::FaultsOf(const std::string& from, const std::string& to,
+                                      Lane lane) const {
+  if (link_faults_.empty()) return faults_;
+  const auto found = link_faults_.find({from, to, lane});
+  return found == link_faults_.end() ? faults_ : found->second;
+}
+
+absl::Duration SimNetwork::Delay(const SimFaults& faults) {
+  const int64_t min_ns = absl::ToInt64Nanoseconds(faults.delay_min);
+  const int64_t max_ns = absl::ToInt64Nanoseconds(faults.delay_max);
   return absl::Nanoseconds(min_ns + static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(
                                         std::max<int64_t>(1, max_ns - min_ns)))));
+}
+
+bool SimNetwork::Partitioned(const std::string& a, const std::string& b) const {
+  return partitions_.contains({a, b}) || partitions_.contains({b, a});
+}
+
+std::vector<std::shared_ptr<SimConnection>> SimNetwork::AcceptedBy(const SimProcess* process) {
+  std::vector<std::shared_ptr<SimConnection>> found;
+  for (const auto& weak : connections_) {
+    auto connection = weak.lock();
+    if (connection != nullptr && connection->open() && connection->accepted() &&
+        connection->here() == process) {
+      found.push_back(std::move(connection));
+    }
+  }
+  return found;
 }
 
 std::vector<std::shared_ptr<SimConnection>> SimNetwork::Between(const std::string& a,
@@ -188,7 +232,7 @@ void SimNetwork::Cut(const std::string& a, const std::string& b) {
   for (const auto& connection : Between(a, b)) {
     ++cut_count_;
     connection->GoSilent();  // what is under way is lost
-    connection->EndAfter(Delay(), absl::UnavailableError("the connection was cut"));
+    connection->EndAfter(Delay(faults_), absl::UnavailableError("the connection was cut"));
   }
 }
 
@@ -196,6 +240,16 @@ void SimNetwork::CutSilently(const std::string& a, const std::string& b) {
   for (const auto& connection : Between(a, b)) {
     ++cut_count_;
     connection->GoSilent();
+  }
+}
+
+void SimNetwork::CutHalfOpen(const std::string& learns, const std::string& other) {
+  for (const auto& connection : Between(learns, other)) {
+    ++cut_count_;
+    connection->GoSilent();
+    if (connection->here()->name() == learns) {
+      connection->EndAfter(Delay(faults_), absl::UnavailableError("the connection was cut"));
+    }
   }
 }
 
@@ -230,7 +284,7 @@ void SimNetwork::Kill(SimProcess* process, bool silent) {
       connection->Drop();
     } else if (connection->there() == process) {
       connection->GoSilent();
-      if (!silent) connection->EndAfter(Delay(), absl::UnavailableError("connection reset"));
+      if (!silent) connection->EndAfter(Delay(faults_), absl::UnavailableError("connection reset"));
     }
   }
 }

@@ -3,15 +3,18 @@
 //
 //   SimLoop loop;
 //   SimNetwork network(&loop, seed);
-//   SimProcess* a = network.AddProcess("a");   // its clock, executor and transport go into
-//   NodeOptions network.faults().loss = 0.01;
+//   SimProcess* a = network.AddProcess("a");   // its clock, executor, transport go to the code
+//   network.faults().loss = 0.01;
 //
-// Faults:        delay, loss, duplication, reordering, refused dials (probabilities, for all
-// links); cut,
-//                half-open, partition, pause and kill (by name, when called).
+// Faults:        delay, loss, duplication, reordering, refused dials: probabilities, for all links
+//                or for one direction and lane; cut, half-open, partition, pause and kill: by name,
+//                when called.
 // Order:         within a connection messages keep their order except those that `reorder` picks.
 // Trace:         a hash over every delivery (time, ends, lane, size, content): equal for equal
-// seeds. Thread-safety: none; all on the loop's thread.
+//                seeds.
+// Listeners:     a destroyed one ends its connections inside its destructor; nothing can be waited
+//                for in here.
+// Thread-safety: none; all on the loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +24,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -93,7 +97,10 @@ class SimNetwork {
   ~SimNetwork();
 
   SimLoop* loop() { return loop_; }
+  // Of all links that have none of their own.
   SimFaults& faults() { return faults_; }
+  // Of what `from` sends to `to` on a lane, dials included; starts as a copy of faults().
+  SimFaults& LinkFaults(const std::string& from, const std::string& to, Lane lane);
 
   // A process by that name; a killed one of the same name is replaced (its object stays valid).
   SimProcess* AddProcess(const std::string& name);
@@ -102,7 +109,9 @@ class SimNetwork {
   void Cut(const std::string& a, const std::string& b);
   // … nobody learns of it: messages vanish both ways.
   void CutSilently(const std::string& a, const std::string& b);
-  // Messages and dials from `from` to `to` vanish, or flow again.
+  // … only `learns` does: it sees UNAVAILABLE, the other side nothing.
+  void CutHalfOpen(const std::string& learns, const std::string& other);
+  // Messages, ends of connections and dials from `from` to `to` vanish, or flow again.
   void Partition(const std::string& from, const std::string& to, bool on);
   void Pause(SimProcess* process);
   void Resume(SimProcess* process);
@@ -123,12 +132,17 @@ class SimNetwork {
   friend class SimConnection;
 
   std::vector<std::shared_ptr<SimConnection>> Between(const std::string& a, const std::string& b);
-  absl::Duration Delay();
+  const SimFaults& FaultsOf(const std::string& from, const std::string& to, Lane lane) const;
+  absl::Duration Delay(const SimFaults& faults);
+  // One way or both.
+  bool Partitioned(const std::string& a, const std::string& b) const;
+  std::vector<std::shared_ptr<SimConnection>> AcceptedBy(const SimProcess* process);
   void Trace(const SimConnection& to, const BufferList& message);
 
   SimLoop* const loop_;
   SeededRng rng_;
   SimFaults faults_;
+  std::map<std::tuple<std::string, std::string, Lane>, SimFaults> link_faults_;
   std::vector<std::unique_ptr<SimProcess>> processes_;
   std::map<std::string, SimProcess*> by_name_;
   std::set<std::pair<std::string, std::string>> partitions_;
