@@ -12,8 +12,8 @@ option(GW_WITH_TORCH "Build what needs libtorch" ON)
 
 add_compile_options(-Wall -Wextra -Werror -fno-omit-frame-pointer)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # False alarms of g++ 12 about absl::InlinedVector; clang's analysis stays on.
-  add_compile_options(-Wno-uninitialized -Wno-maybe-uninitialized)
+  # False alarms of g++ 12 about absl::InlinedVector, and about std::sort of a std::array; clang's analysis stays on.
+  add_compile_options(-Wno-uninitialized -Wno-maybe-uninitialized -Wno-array-bounds)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety -Werror=thread-safety)
@@ -38,5 +38,10 @@ if(GW_MOLD AND NOT GW_SANITIZE)
 endif()
 find_program(GW_CCACHE ccache)
 if(GW_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${GW_CCACHE}")
+  # Hits across checkouts: paths below the checkout count as relative. Precompiled headers need the rest.
+  set(environment CCACHE_SLOPPINESS=pch_defines,time_macros)
+  if(NOT DEFINED ENV{CCACHE_BASEDIR})
+    list(APPEND environment CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;${environment};${GW_CCACHE}")
 endif()

@@ -2,28 +2,94 @@
 
 # gw_library(NAME x SRCS … HDRS … DEPS … PRIVATE_DEPS …)
 # Makes gw_x with the alias gradwire::x. Without SRCS it is header-only. DEPS are seen by users of the library.
+# HDRS are installed; a header named in SRCS is internal. Both must compile alone (target check_headers).
 function(gw_library)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target gw_${ARG_NAME})
-  if(ARG_SRCS)
+  set(sources ${ARG_SRCS})
+  list(FILTER sources EXCLUDE REGEX "\\.h$")
+  set(internal ${ARG_SRCS})
+  list(FILTER internal INCLUDE REGEX "\\.h$")
+  if(sources)
     add_library(${target} STATIC ${ARG_SRCS} ${ARG_HDRS})
-    target_include_directories(${target} PUBLIC
-      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
-      "$<INSTALL_INTERFACE:include>" "$<INSTALL_INTERFACE:include/gradwire>")
-    target_link_libraries(${target} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    set(visible PUBLIC)
+    target_link_libraries(${target} PRIVATE ${ARG_PRIVATE_DEPS})
   else()
     add_library(${target} INTERFACE)
-    target_include_directories(${target} INTERFACE
-      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
-      "$<INSTALL_INTERFACE:include>" "$<INSTALL_INTERFACE:include/gradwire>")
-    target_link_libraries(${target} INTERFACE ${ARG_DEPS})
+    set(visible INTERFACE)
   endif()
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
-  add_library(gradwire::${ARG_NAME} ALIAS ${target})
-  set_property(GLOBAL APPEND PROPERTY GW_LIBRARIES ${target})
+  target_link_libraries(${target} ${visible} ${ARG_DEPS})
+  gw_describe_library(${target} ${ARG_NAME} ${visible})
+  target_include_directories(${target} ${visible} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+  gw_check_headers(${target} HDRS ${ARG_HDRS} ${internal} DEPS ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
+  gw_is_product(product)
+  if(product AND ARG_HDRS)
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+    foreach(header IN LISTS ARG_HDRS)
+      cmake_path(GET header PARENT_PATH sub)
+      install(FILES "${header}" DESTINATION "include/gradwire/${folder}/${sub}")
+    endforeach()
+  endif()
+endfunction()
+
+# What all libraries have in common: names, what their users must know, and that they are installed.
+function(gw_describe_library target name visible)
+  # Headers include each other as "rpc/…", users include them as <gradwire/rpc/…>.
+  target_include_directories(${target} ${visible} "$<INSTALL_INTERFACE:include>" "$<INSTALL_INTERFACE:include/gradwire>")
+  target_compile_features(${target} ${visible} cxx_std_20)
+  if(GW_RELEASE)
+    target_compile_definitions(${target} ${visible} GW_RELEASE_BUILD)  # headers look at it
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  add_library(gradwire::${name} ALIAS ${target})
+  gw_is_product(product)
+  if(product)
+    install(TARGETS ${target} EXPORT GradwireTargets ARCHIVE DESTINATION lib)
+  endif()
+endfunction()
+
+# Whether the folder belongs to what is installed.
+function(gw_is_product out)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+  if(folder MATCHES "^(tests|bench)(/|$)")
+    set(${out} FALSE PARENT_SCOPE)
+  else()
+    set(${out} TRUE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Compiles each header alone, twice included, without optimization: part of the target check_headers, not of all.
+add_custom_target(check_headers)
+function(gw_check_headers target)
+  cmake_parse_arguments(ARG "" "" "HDRS;DEPS" ${ARGN})
+  if(NOT ARG_HDRS)
+    return()
+  endif()
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+  set(sources "")
   foreach(header IN LISTS ARG_HDRS)
-    set_property(GLOBAL APPEND PROPERTY GW_HEADERS "${CMAKE_CURRENT_SOURCE_DIR}/${header}")
+    set(source "${CMAKE_BINARY_DIR}/check_headers/${folder}/${header}.cc")
+    file(CONFIGURE OUTPUT "${source}"
+         CONTENT "#include \"${folder}/${header}\"\n#include \"${folder}/${header}\"  // again\n")
+    list(APPEND sources "${source}")
   endforeach()
+  add_library(${target}_headers OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_include_directories(${target}_headers PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_options(${target}_headers PRIVATE -O0 -g0)
+  target_link_libraries(${target}_headers PRIVATE ${ARG_DEPS})
+  add_dependencies(check_headers ${target}_headers)
+endfunction()
+
+# gw_torch_pch(x): precompiles the tensor header for gw_x or a test; worth it from three files that include it on.
+function(gw_torch_pch name)
+  set(target ${name})
+  if(TARGET gw_${name})
+    set(target gw_${name})
+  endif()
+  target_precompile_headers(${target} PRIVATE <ATen/core/Tensor.h>)
+  # What ccache needs to keep users of a precompiled header.
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endfunction()
 
 # gw_test(NAME x_test SRCS … DEPS … LABELS unit|integration|… TIMEOUT seconds)
@@ -39,8 +105,19 @@ function(gw_test)
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} gradwire::test_support GTest::gmock_main GTest::gtest)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-    ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan_suppressions.txt;OMP_NUM_THREADS=1")
+  gw_set_test_properties(${ARG_NAME} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# Label, time limit and the sanitizers' settings of a test.
+function(gw_set_test_properties name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS" ${ARGN})
+  set(support "${PROJECT_SOURCE_DIR}/tests/support")
+  set(environment
+    # gRPC and Abseil are not instrumented; without this, hundreds of reports about them.
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:suppressions=${support}/tsan_suppressions.txt"
+    "LSAN_OPTIONS=suppressions=${support}/lsan_suppressions.txt"
+    OMP_NUM_THREADS=1)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${environment}")
 endfunction()
 
 # gw_fuzz(NAME x_fuzz SRCS … DEPS …): a libFuzzer program; only in the fuzz preset.
@@ -104,9 +181,7 @@ function(gw_proto)
   set(target gw_${ARG_NAME})
   add_library(${target} STATIC ${sources})
   target_compile_options(${target} PRIVATE -w)
-  target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${out}>" "$<INSTALL_INTERFACE:include>")
+  target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${out}>")
   target_link_libraries(${target} PUBLIC protobuf ${ARG_DEPS})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
-  add_library(gradwire::${ARG_NAME} ALIAS ${target})
-  set_property(GLOBAL APPEND PROPERTY GW_LIBRARIES ${target})
+  gw_describe_library(${target} ${ARG_NAME} PUBLIC)
 endfunction()
