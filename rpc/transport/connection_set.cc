@@ -13,6 +13,16 @@ ConnectionSet::Group ConnectionSet::NewGroup() {
 
 uint64_t ConnectionSet::Add(Group group) {
   MutexLock lock(mu_);
+  return AddLocked(group);
+}
+
+std::optional<uint64_t> ConnectionSet::TryAdd(Group group) {
+  MutexLock lock(mu_);
+  if (all_closed_ || closed_groups_.contains(group)) return std::nullopt;
+  return AddLocked(group);
+}
+
+uint64_t ConnectionSet::AddLocked(Group group) {
   live_.emplace(++last_number_, Entry{group, {}});
   return last_number_;
 }
@@ -40,6 +50,14 @@ void ConnectionSet::CloseAllAndWait(const absl::Status& why) {
 }
 
 void ConnectionSet::CloseAndWait(bool all, Group group, const absl::Status& why) {
+  {
+    MutexLock lock(mu_);
+    if (all) {
+      all_closed_ = true;
+    } else {
+      closed_groups_.insert(group);
+    }
+  }
   std::set<uint64_t> told;
   while (true) {
     std::vector<std::shared_ptr<Connection>> connections;

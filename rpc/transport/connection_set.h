@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "absl/status/status.h"
 #include "rpc/base/mutex.h"
@@ -23,6 +25,8 @@ class ConnectionSet {
 
   // A connection that will end. Give the number to Ended after its OnClosed has returned.
   uint64_t Add(Group group);
+  // The same for a connection that a peer opens; none once the end of its group has begun.
+  std::optional<uint64_t> TryAdd(Group group);
   // What to close; until then the end of the group waits.
   void Started(uint64_t number, std::weak_ptr<Connection> connection);
   void Ended(uint64_t number);
@@ -38,12 +42,15 @@ class ConnectionSet {
     Group group;
     std::weak_ptr<Connection> connection;
   };
+  uint64_t AddLocked(Group group) GW_REQUIRES(mu_);
   void CloseAndWait(bool all, Group group, const absl::Status& why);
 
   Mutex mu_;
   CondVar changed_;
   uint64_t last_number_ GW_GUARDED_BY(mu_) = 0;
   Group last_group_ GW_GUARDED_BY(mu_) = kDialled;
+  bool all_closed_ GW_GUARDED_BY(mu_) = false;
+  std::set<Group> closed_groups_ GW_GUARDED_BY(mu_);
   std::map<uint64_t, Entry> live_ GW_GUARDED_BY(mu_);
 };
 

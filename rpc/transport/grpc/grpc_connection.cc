@@ -6,6 +6,11 @@
 #include "rpc/transport/grpc/grpc_bytes.h"
 
 namespace gradwire::rpc {
+namespace {
+// What a refused dialler is told: RESOURCE_EXHAUSTED to anybody's client, and by this text ours
+// tells it from a message that was too large.
+constexpr char kRefused[] = "the listener refused the connection";
+}  // namespace
 
 void GrpcConnection::Op::Done(bool ok) {
   // The connection may end in there; it lives until this returns.
@@ -15,21 +20,28 @@ void GrpcConnection::Op::Done(bool ok) {
 
 GrpcConnection::GrpcConnection(std::unique_ptr<GrpcStream> stream, std::string peer_address,
                                bool dialled, Clock* clock, std::function<void()> on_end)
-    : stream_(std::move(stream)),
-      peer_address_(std::move(peer_address)),
+    : peer_address_(std::move(peer_address)),
       dialled_(dialled),
       clock_(clock),
-      on_end_(std::move(on_end)) {}
+      on_end_(std::move(on_end)),
+      stream_(std::move(stream)) {}
 
 void GrpcConnection::StartAccepted(std::shared_ptr<ConnectionHandler> handler) {
   bool pull = false;
   {
     MutexLock lock(mu_);
     self_ = shared_from_this();
-    handler_ = std::move(handler);
     started_ = true;
+    if (handler == nullptr) {
+      closed_ = true;
+      read_ended_ = true;
+      FinishIfIdleLocked(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, kRefused));
+      return;
+    }
+    handler_ = std::move(handler);
     reading_ = true;
     stream_->Read(&incoming_, &read_op_);
+    if (closed_) stream_->Cancel();  // inside AcceptFn
     if (wanted_ && !closed_) pull = pulling_ = true;
   }
   if (pull) Pull();
@@ -43,6 +55,7 @@ void GrpcConnection::StartDialled(std::shared_ptr<ConnectionHandler> handler,
     handler_ = std::move(handler);
     opening_ = true;
     stream_->Open(&open_op_);
+    if (closed_) stream_->Cancel();
   }
   clock_->CallAfter(timeout, [weak = weak_from_this(), timeout] {
     auto self = weak.lock();
@@ -121,8 +134,10 @@ void GrpcConnection::Pull() {
       return;
     }
     const grpc::ByteBuffer bytes = ToGrpc(message);
+    std::shared_ptr<GrpcStream> stream;  // it may come to its end before Write returns
     {
       MutexLock lock(mu_);
+      stream = stream_;
       pulling_ = false;
       if (closed_ || finishing_) {
         FinishIfIdleLocked();
@@ -131,7 +146,7 @@ void GrpcConnection::Pull() {
       writing_ = true;
     }
     // Outside the lock: this may go down to the socket.
-    stream_->Write(bytes, &write_op_);
+    stream->Write(bytes, &write_op_);
     return;
   }
 }
@@ -206,11 +221,11 @@ void GrpcConnection::CloseAfterWrites(absl::Status why, absl::Duration linger) {
   if (pull) Pull();
 }
 
-void GrpcConnection::FinishIfIdleLocked() {
+void GrpcConnection::FinishIfIdleLocked(const grpc::Status& status) {
   if (finishing_ || opening_ || pulling_ || writing_ || self_ == nullptr || !started_) return;
   if (!read_ended_) return;
   finishing_ = true;
-  status_ = grpc::Status::OK;
+  status_ = status;
   stream_->Finish(&status_, &finish_op_);
 }
 
@@ -225,6 +240,7 @@ void GrpcConnection::OnFinished(bool) {
 void GrpcConnection::EndIfDone() {
   std::shared_ptr<ConnectionHandler> handler;
   std::shared_ptr<GrpcConnection> self;
+  std::shared_ptr<GrpcStream> stream;
   std::function<void()> on_end;
   absl::Status why;
   {
@@ -235,9 +251,11 @@ void GrpcConnection::EndIfDone() {
     handler = std::move(handler_);
     self = std::move(self_);
     on_end = std::move(on_end_);
+    stream = std::move(stream_);
   }
   if (handler != nullptr) handler->OnClosed(why);
   handler = nullptr;
+  stream = nullptr;  // with it goes the TCP connection of a dialled one
   if (on_end) on_end();
 }
 
@@ -248,7 +266,8 @@ absl::Status GrpcConnection::ReasonLocked() const {
   const std::string text = absl::StrCat(
       peer_address_, ": ",
       status_.ok() ? std::string("connection closed by the peer") : status_.error_message());
-  if (status_.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+  if (status_.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+      status_.error_message() != kRefused) {
     return absl::ResourceExhaustedError(text);
   }
   return absl::UnavailableError(text);

@@ -42,7 +42,7 @@ class GrpcConnection final : public Connection,
   GrpcConnection(std::unique_ptr<GrpcStream> stream, std::string peer_address, bool dialled,
                  Clock* clock, std::function<void()> on_end);
 
-  // Accepted: the stream is up.
+  // Accepted: the stream is up. Without a handler it is refused.
   void StartAccepted(std::shared_ptr<ConnectionHandler> handler);
   // Dialled: opens the stream; given up after `timeout`.
   void StartDialled(std::shared_ptr<ConnectionHandler> handler, absl::Duration timeout);
@@ -71,13 +71,12 @@ class GrpcConnection final : public Connection,
   void OnFinished(bool ok);
   // Pulls and writes the next message; `pulling_` is ours.
   void Pull();
-  // Starts the finish once nothing else is in flight.
-  void FinishIfIdleLocked() GW_REQUIRES(mu_);
+  // Starts the finish once nothing else is in flight; a server ends the stream with `status`.
+  void FinishIfIdleLocked(const grpc::Status& status = grpc::Status::OK) GW_REQUIRES(mu_);
   // Reports the end once all operations have been given back.
   void EndIfDone();
   absl::Status ReasonLocked() const GW_REQUIRES(mu_);
 
-  const std::unique_ptr<GrpcStream> stream_;
   const std::string peer_address_;
   const bool dialled_;
   Clock* const clock_;
@@ -91,6 +90,7 @@ class GrpcConnection final : public Connection,
   grpc::Status status_;        // of the finish
 
   Mutex mu_;
+  std::shared_ptr<GrpcStream> stream_ GW_GUARDED_BY(mu_);    // until the end
   std::shared_ptr<GrpcConnection> self_ GW_GUARDED_BY(mu_);  // while operations are in flight
   std::shared_ptr<ConnectionHandler> handler_ GW_GUARDED_BY(mu_);
   bool opening_ GW_GUARDED_BY(mu_) = false;

@@ -1,22 +1,20 @@
 // The transport over real sockets: gRPC bidirectional streams of frames.
 //
 // Addresses:     "host:port" with an IPv4 address, an IPv6 address in brackets, or a name; port 0
-// when
-//                listening = any free one.
+//                when listening = any free one.
 // Channels:      every Dial makes a TCP connection of its own, so that lanes never share one.
 // Threads:       one polling thread a lane for dialled connections and one a lane and Listener for
-// accepted
-//                ones. Completion queues only: the callback API of gRPC 1.51 stalls for 70 ms after
-//                a second of idleness. Writes start on the thread that calls WantWrite.
+//                accepted ones. Completion queues only: the callback API of gRPC 1.51 stalls for
+//                70 ms after a second of idleness. Writes start on the thread that calls WantWrite.
 // Waiting:       after an event a polling thread polls for `spin`, then blocks. It stops polling
-// after 8
-//                fruitless times or when it was preempted, and takes it up again when events come
-//                quickly.
+//                after 8 fruitless times or when it was preempted, and takes it up again when
+//                events come quickly.
 // Strangers:     whoever does not speak HTTP/2 within handshake_timeout, or opens no stream within
 //                max_connection_idle, is disconnected by gRPC; what a stream says is the session's
 //                affair.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -37,6 +35,9 @@ struct GrpcTransportOptions {
   absl::Duration keepalive = absl::Seconds(20);
   // Default: 8. Streams a connection; ours use one.
   int max_concurrent_streams = 8;
+  // Default: 1 GiB. What all accepted connections of a listener may hold in messages that arrive or
+  // have not been let go; beyond it gRPC stops reading, then drops connections.
+  size_t max_unread_bytes = size_t{1} << 30;
   // Default: the process's clock. For the limits on dialling and lingering.
   Clock* clock = nullptr;
 };
