@@ -125,12 +125,10 @@ void GrpcConnection::Pull() {
     BufferList message;
     if (!handler->NextMessage(message)) continue;
     if (message.size_bytes() > kMaxMessageBytes) {
-      {
-        MutexLock lock(mu_);
-        pulling_ = false;
-      }
-      Close(absl::ResourceExhaustedError(absl::StrCat("a message of ", message.size_bytes(),
-                                                      " bytes, at most ", kMaxMessageBytes)));
+      MutexLock lock(mu_);
+      pulling_ = false;
+      CloseLocked(absl::ResourceExhaustedError(absl::StrCat(
+          "a message of ", message.size_bytes(), " bytes, at most ", kMaxMessageBytes)));
       return;
     }
     const grpc::ByteBuffer bytes = ToGrpc(message);
@@ -197,11 +195,15 @@ void GrpcConnection::OnRead(bool ok) {
 
 void GrpcConnection::Close(absl::Status why) {
   MutexLock lock(mu_);
-  if (closed_) return;
-  closed_ = true;
-  if (why_.ok()) why_ = std::move(why);
-  if (self_ == nullptr) return;  // not started, or over
-  stream_->Cancel();
+  CloseLocked(std::move(why));
+}
+
+void GrpcConnection::CloseLocked(absl::Status why) {
+  if (!closed_) {
+    closed_ = true;
+    if (why_.ok()) why_ = std::move(why);
+    if (self_ != nullptr) stream_->Cancel();  // else it is not started, or over
+  }
   FinishIfIdleLocked();
 }
 

@@ -71,6 +71,7 @@ class GrpcConnection final : public Connection,
   void OnFinished(bool ok);
   // Pulls and writes the next message; `pulling_` is ours.
   void Pull();
+  void CloseLocked(absl::Status why) GW_REQUIRES(mu_);
   // Starts the finish once nothing else is in flight; a server ends the stream with `status`.
   void FinishIfIdleLocked(const grpc::Status& status = grpc::Status::OK) GW_REQUIRES(mu_);
   // Reports the end once all operations have been given back.

@@ -53,6 +53,24 @@ inline std::string WorldCaseName(const ::testing::TestParamInfo<WorldCase>& info
   return info.param.name;
 }
 
+// A value that a polling thread sets and the test reads.
+template <class T>
+class Shared {
+ public:
+  void Set(T value) {
+    MutexLock lock(mu_);
+    value_ = std::move(value);
+  }
+  T Get() {
+    MutexLock lock(mu_);
+    return value_;
+  }
+
+ private:
+  Mutex mu_;
+  T value_ GW_GUARDED_BY(mu_);
+};
+
 class TransportSuite : public ::testing::TestWithParam<WorldCase> {
  protected:
   void SetUp() override { world_ = GetParam().make(); }
@@ -79,10 +97,14 @@ class TransportSuite : public ::testing::TestWithParam<WorldCase> {
       auto talker = NewTalker();
       if (prepare) prepare(*talker);
       talker->SetConnection(std::move(connection));
-      MutexLock lock(mu_);
-      accepted_.push_back(talker);
+      Remember(talker);
       return talker;
     });
+  }
+  // For Accepted.
+  void Remember(std::shared_ptr<Talker> talker) {
+    MutexLock lock(mu_);
+    accepted_.push_back(std::move(talker));
   }
   void ListenWith(AcceptFn accept) {
     auto listener = world_->acceptor().Listen(world_->listen_address(), std::move(accept));

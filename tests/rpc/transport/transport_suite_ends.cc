@@ -84,17 +84,17 @@ TEST_P(TransportSuite, CloseInsideNextMessage) {
 }
 
 TEST_P(TransportSuite, CloseInsideAccept) {
-  std::shared_ptr<Talker> acceptor;
   ListenWith([&](std::shared_ptr<Connection> connection, Lane) {
-    acceptor = NewTalker();
+    auto acceptor = NewTalker();
     acceptor->SetConnection(connection);
     connection->Close(kEnough);
+    Remember(acceptor);
     return acceptor;
   });
-  auto dialler = Dial();
-  dialler->Say("x");
+  auto dialler = Dial();  // says nothing
   ASSERT_TRUE(Eventually([&] { return dialler->closed(); }));
   EXPECT_THAT(dialler->why(), StatusIs(absl::StatusCode::kUnavailable));
+  auto acceptor = Accepted();
   ASSERT_TRUE(Eventually([&] { return acceptor->closed(); }));
   EXPECT_THAT(acceptor->why(), StatusIs(kEnough.code(), "enough"));
 }
@@ -114,22 +114,23 @@ TEST_P(TransportSuite, LastWordInsideAccept) {
 
 TEST_P(TransportSuite, ARefusedDialEndsAtTheDialler) {
   ListenWith([&](std::shared_ptr<Connection>, Lane) { return nullptr; });
-  auto dialler = Dial();
-  dialler->Say("x");
+  auto dialler = Dial();  // says nothing
   ASSERT_TRUE(Eventually([&] { return dialler->closed(); }));
   EXPECT_THAT(dialler->why(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(listener_->address())));
 }
 
 TEST_P(TransportSuite, ARefusedConnectionMayBeHeld) {
-  std::shared_ptr<Connection> held;
+  Shared<std::shared_ptr<Connection>> shared;
   ListenWith([&](std::shared_ptr<Connection> connection, Lane) {
-    held = std::move(connection);
+    shared.Set(std::move(connection));
     return nullptr;
   });
   auto dialler = Dial();
   ASSERT_TRUE(Eventually([&] { return dialler->closed(); }));
+  EXPECT_THAT(std::string(dialler->why().message()), HasSubstr("refused"));
   listener_ = nullptr;
+  auto held = shared.Get();
   ASSERT_NE(held, nullptr);
   held->WantWrite();
   held->Close(kEnough);
@@ -210,12 +211,14 @@ TEST_P(TransportSuite, CloseAfterWritesWithNothingToSay) {
 }
 
 TEST_P(TransportSuite, TheHandlerIsReleasedAfterOnClosed) {
-  std::weak_ptr<ConnectionHandler> dialled, accepted;
-  std::shared_ptr<Connection> dialled_connection, accepted_connection;
+  Shared<std::weak_ptr<ConnectionHandler>> accepted;
+  Shared<std::shared_ptr<Connection>> accepted_connection;
+  std::weak_ptr<ConnectionHandler> dialled;
+  std::shared_ptr<Connection> dialled_connection;
   ListenWith([&](std::shared_ptr<Connection> connection, Lane) {
     auto talker = std::make_shared<Talker>();
-    accepted = talker;
-    accepted_connection = connection;
+    accepted.Set(talker);
+    accepted_connection.Set(connection);
     connection->WantWrite();
     talker->Queue({});
     talker->SetConnection(std::move(connection));  // a cycle until OnClosed
@@ -228,7 +231,7 @@ TEST_P(TransportSuite, TheHandlerIsReleasedAfterOnClosed) {
   ASSERT_TRUE(Eventually([&] { return talker->received_count() == 1; }));
   talker = nullptr;
   dialled_connection->Close(kEnough);
-  EXPECT_TRUE(Eventually([&] { return dialled.expired() && accepted.expired(); }));
+  EXPECT_TRUE(Eventually([&] { return dialled.expired() && accepted.Get().expired(); }));
 }
 
 TEST_P(TransportSuite, ADestroyedListenerEndsItsConnections) {

@@ -142,7 +142,9 @@ TEST_P(TransportSuite, NothingIsPulledWithoutWantWrite) {
   auto dialler = Dial();
   auto acceptor = Accepted();
   dialler->Say("a");
-  ASSERT_TRUE(Eventually([&] { return dialler->next_calls() == 2; }));  // the second found nothing
+  ASSERT_TRUE(Eventually([&] {  // the second call found nothing
+    return dialler->next_calls() == 2 && acceptor->received_count() == 1;
+  }));
   // Time passes: the other direction makes round trips.
   acceptor->Say("b");
   ASSERT_TRUE(Eventually([&] { return dialler->received_count() == 1; }));
