@@ -127,8 +127,8 @@ void GrpcConnection::Pull() {
     if (message.size_bytes() > kMaxMessageBytes) {
       MutexLock lock(mu_);
       pulling_ = false;
-      CloseLocked(absl::ResourceExhaustedError(absl::StrCat(
-          "a message of ", message.size_bytes(), " bytes, at most ", kMaxMessageBytes)));
+      CloseLocked(absl::ResourceExhaustedError(absl::StrCat("a message of ", message.size_bytes(),
+                                                            " bytes, at most ", kMaxMessageBytes)));
       return;
     }
     const grpc::ByteBuffer bytes = ToGrpc(message);
