@@ -7,8 +7,8 @@
 //                accepted ones. Completion queues only: the callback API of gRPC 1.51 stalls for
 //                70 ms after a second of idleness. Writes start on the thread that calls WantWrite.
 // Waiting:       after an event a polling thread polls for `spin`, then blocks. It stops polling
-//                after 8 fruitless times or when it was preempted, and takes it up again when
-//                events come quickly.
+//                after 8 fruitless times, until events come quickly again, and rests from it after
+//                it was preempted (spin_policy.h): other work needs the core more.
 // Strangers:     whoever does not speak HTTP/2 within handshake_timeout, or opens no stream within
 //                max_connection_idle, is disconnected by gRPC; what a stream says is the session's
 //                affair.
