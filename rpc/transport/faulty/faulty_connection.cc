@@ -110,6 +110,11 @@ bool FaultyLink::NextMessage(BufferList& out) {
     } else {
       out.Clear();
       if (!handler->NextMessage(out)) return false;
+      {
+        // Closed meanwhile: what was just handed out is the last word.
+        MutexLock lock(mu_);
+        closing = closing_;
+      }
       switch (closing ? FaultyState::Fate::kPass
                       : state_->Decide(Direction::kOut, out_rng_, !out_held_.has_value())) {
         case FaultyState::Fate::kDrop:
