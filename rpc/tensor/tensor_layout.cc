@@ -21,20 +21,24 @@ absl::Status Wrong(const TensorLayout& layout, absl::string_view why) {
 // Whether some order of the dimensions makes the strides those of a packed tensor. `count` is the
 // number of elements, not 0. A dimension of size 1 may have any stride from 1 to `count`.
 bool IsDense(const TensorLayout& layout, int64_t count) {
-  std::array<std::pair<int64_t, int64_t>, kMaxTensorDims> dims;  // stride, size
-  size_t used = 0;
+  size_t left = 0;
   for (size_t i = 0; i < layout.dim_count; ++i) {
-    if (layout.size[i] == 1) {
-      if (layout.stride[i] < 1 || layout.stride[i] > count) return false;
-      continue;
+    if (layout.size[i] != 1) {
+      ++left;
+    } else if (layout.stride[i] < 1 || layout.stride[i] > count) {
+      return false;
     }
-    dims[used++] = {layout.stride[i], layout.size[i]};
   }
-  std::sort(dims.begin(), dims.begin() + used);
-  int64_t expected = 1;
-  for (size_t i = 0; i < used; ++i) {
-    if (dims[i].first != expected) return false;
-    expected *= dims[i].second;
+  // From the innermost dimension outwards: the next stride is what lies inside. It grows with each
+  // step, so that no dimension is found twice.
+  int64_t inside = 1;
+  for (; left > 0; --left) {
+    size_t next = 0;
+    while (next < layout.dim_count && (layout.size[next] == 1 || layout.stride[next] != inside)) {
+      ++next;
+    }
+    if (next == layout.dim_count) return false;
+    inside *= layout.size[next];
   }
   return true;
 }
