@@ -162,11 +162,7 @@ Future<R> Peer::Async(const BoundCall<R(Args...)>& call, CallOptions options) co
           pending->promise.Set(std::move(status));
           return;
         }
-        absl::Status fenced = Fence(name, [&] {
-          Outcome<R> result = DecodeResult<R>(*std::move(outcome));
-          pending->promise.Set(std::move(result));
-        });
-        if (!fenced.ok()) pending->promise.Set(std::move(fenced));
+        pending->promise.Set(DecodeResult<R>(name, *std::move(outcome)));
       });
   if (!future.ready()) pending->promise.OnCancel([handle] { handle.Cancel(); });
   return future;

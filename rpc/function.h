@@ -1,9 +1,9 @@
 // A remote function's name and type, declared once in a header that caller and callee share.
 //
 //   inline constexpr rpc::Function<int64_t(int64_t, int64_t)> kAdd{"demo.add"};
-//   kAdd(1, 2)      a typed bound call: what Peer::Call, Async and Remote take; wrong types do not
-//   compile
+//   kAdd(1, 2)   a typed bound call: what Peer::Call, Async and Remote take
 //
+// Arguments convert as in any call of a function; wrong types don't compile.
 // Types that travel: rpc/tensor/codec.h; include rpc/tensor/values.h for containers and structs,
 //                    rpc/tensor/torch.h for tensors.
 // Errors:            INVALID_ARGUMENT: an argument that can't be encoded, with its number.
@@ -22,10 +22,14 @@
 #include "rpc/base/future.h"
 #include "rpc/base/status.h"
 #include "rpc/tensor/codec.h"
+#include "rpc/tensor/fence.h"
 #include "rpc/tensor/payload_reader.h"
 #include "rpc/tensor/payload_writer.h"
 
 namespace gradwire::rpc {
+
+// 4096 bytes: what the session's wire admits. Longer ones are cut; see values.md, Declarations.
+inline constexpr size_t kMaxDeclarationBytes = 4096;
 
 namespace function_internal {
 
@@ -39,6 +43,9 @@ const std::string& ResultName() {
   }
 }
 
+// `text` if it fits into the wire's kMaxDeclarationBytes, else its start and a hash of all of it.
+std::string FitDeclaration(std::string text);
+
 // "R(A, B)".
 template <class R, class... Args>
 const std::string& Declaration() {
@@ -46,7 +53,7 @@ const std::string& Declaration() {
     std::string text = ResultName<R>() + "(";
     [[maybe_unused]] const char* separator = "";
     ((absl::StrAppend(&text, separator, TypeName<Args>()), separator = ", "), ...);
-    return text + ")";
+    return FitDeclaration(text + ")");
   }();
   return declaration;
 }
@@ -65,9 +72,10 @@ class BoundCall<R(Args...)> {
 
   absl::string_view name() const { return name_; }
   const std::string& declaration() const { return function_internal::Declaration<R, Args...>(); }
-  // Writes the arguments; INVALID_ARGUMENT names the function and the argument.
+  // Writes the arguments; INVALID_ARGUMENT names the function and the argument. Lets no exception
+  // out.
   absl::Status Encode(PayloadWriter& out) const {
-    return EncodeFrom(out, std::index_sequence_for<Args...>());
+    return Fence(name_, [&] { return EncodeFrom(out, std::index_sequence_for<Args...>()); });
   }
 
  private:
@@ -127,18 +135,26 @@ class Function<R(Args...)> {
   const char* name_;
 };
 
-// Reads a result. INVALID_ARGUMENT: bytes that are no R.
+// Reads the result of `function`. INTERNAL naming it: bytes that are no R, which is the callee's
+// mistake. Lets no exception out.
 template <class R>
-Outcome<R> DecodeResult(ReceivedPayload payload) {
-  PayloadReader in(payload);
-  if constexpr (std::is_void_v<R>) {
-    return in.Finish();
-  } else {
-    absl::StatusOr<R> result = Codec<R>::Decode(in);
-    if (!result.ok()) return result;
-    GW_RETURN_IF_ERROR(in.Finish());
+Outcome<R> DecodeResult(absl::string_view function, ReceivedPayload payload) {
+  absl::Status wrong;
+  Outcome<R> result = Fence(function, [&]() -> Outcome<R> {
+    PayloadReader in(payload);
+    if constexpr (std::is_void_v<R>) {
+      return wrong = in.Finish();
+    } else {
+      absl::StatusOr<R> value = Codec<R>::Decode(in);
+      wrong = value.ok() ? in.Finish() : value.status();
+      if (!wrong.ok()) return wrong;
+      return value;
+    }
+  });
+  if (wrong.ok()) [[likely]] {
     return result;
   }
+  return absl::InternalError(absl::StrCat("the result of ", function, ": ", wrong.message()));
 }
 
 }  // namespace gradwire::rpc
