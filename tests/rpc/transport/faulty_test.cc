@@ -60,8 +60,8 @@ TEST(FaultyTransport, TheLastWordPassesWhatHappens) {
   FaultyTransport faulty(&world.acceptor(), 1);
   faulty.SetRates(Direction::kOut, {.drop = 1});
   auto acceptor = std::make_shared<Talker>();
-  // The second question comes after the first message was dropped. The last word is said while it is asked, so that no
-  // other pull can take the word and lose it before the end has begun.
+  // The second question comes after the first message was dropped. The last word is said while it
+  // is asked, so that no other pull can take the word and lose it before the end has begun.
   acceptor->on_next = [&](int call) {
     if (call != 2) return;
     BufferList word;
