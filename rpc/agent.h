@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "rpc/agent/node.h"
 #include "rpc/base/future.h"
+#include "rpc/cluster/rendezvous.h"
 #include "rpc/function.h"
 #include "rpc/registry.h"
 
@@ -40,11 +41,27 @@ struct AgentOptions {
   std::string name = {};
   // Default: "default". Agents of different jobs refuse each other.
   std::string job = "default";
-  // Default: "127.0.0.1:0" (any free port of the loopback interface). "": listens nowhere, only
-  // calls.
-  std::string listen = "127.0.0.1:0";
-  // Default: none. "name=host:port,name=host:port": where peers listen; their ranks are 0, 1, … in
-  // this order. Peers that called here need no entry; more come by Agent::AddPeer.
+  // Default: ":0": any free port of the loopback interface, or of `interface`. "host:port",
+  // "[::1]:port", "eth0:port", ":port". "": listens nowhere, only calls.
+  std::string listen = ":0";
+  // Default: none. Listens on this interface's address; `listen` then says the port alone.
+  std::string interface = {};
+  // Default: where it listens. "host:port" or "host": what others are told to dial, where that
+  // differs (a name, an address outside a container), or where `listen` means every interface.
+  std::string advertise = {};
+  // Default: none. How the agents of the job find each other (rpc/cluster/README.md):
+  // "tcp://host:port", served by the agent that listens there; "file:///folder", which all reach;
+  // "static:name=host:port,…", a list that all have.
+  std::string rendezvous = {};
+  // Default: 0: open. Agents come and go, have no ranks, and Start waits for nobody. N: Start waits
+  // until N agents are there, which have ranks 0 … N-1. All must say the same.
+  int world_size = 0;
+  // Default: -1: any. On a list: the place in it.
+  int rank = -1;
+  // Default: 30 s. How long Start waits for the rendezvous and for the world.
+  absl::Duration join_timeout = absl::Seconds(30);
+  // Default: none. Short for rendezvous "static:…". Peers that called here need no entry; more come
+  // by Agent::AddPeer.
   std::string peers = {};
   // Default: none. File with the job token, readable by its owner alone; both sides need the same.
   std::string token_file = {};
@@ -90,18 +107,21 @@ class Peer {
 
 class Agent {
  public:
-  // Listens and is ready to call. INVALID_ARGUMENT: an option; ALREADY_EXISTS: a function bound
-  // twice, with both places; UNAVAILABLE: the address is in use; FAILED_PRECONDITION: what
-  // listening there needs.
+  // Listens, joins its job and is ready to call. INVALID_ARGUMENT: an option; ALREADY_EXISTS: a
+  // function bound twice, with both places, or a name or rank in use, with its holder's address;
+  // UNAVAILABLE: the address is in use; FAILED_PRECONDITION: what listening there needs, or another
+  // world size; DEADLINE_EXCEEDED: the world is not complete, with who is missing; NOT_FOUND: no
+  // such interface.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options);
   // Leaves, with up to 10 s for it. Never on one of its own threads.
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // A peer by name or rank, connected. NOT_FOUND: unknown, with those that are known; UNAVAILABLE:
-  // not reachable within AgentLimits::connect_timeout, with address and cause. The own name gives a
-  // peer that runs functions here.
+  // A peer by name or rank, connected. One that is not known yet is looked up in the rendezvous,
+  // for up to AgentLimits::connect_timeout. NOT_FOUND: unknown, with those that are known;
+  // UNAVAILABLE: not reachable within AgentLimits::connect_timeout, with address and cause. The own
+  // name gives a peer that runs functions here.
   absl::StatusOr<Peer> Connect(const std::string& name);
   absl::StatusOr<Peer> Connect(int rank);
   // The same without connecting: the first call does.
@@ -112,8 +132,14 @@ class Agent {
 
   const std::string& name() const;
   Incarnation incarnation() const;
-  // Where it listens, with the real port; "" if nowhere.
+  // Where it listens, with the real port, as others dial it; "" if nowhere.
   const std::string& address() const;
+  // -1: none (an open world, or not on the list).
+  int rank() const;
+  // 0: open.
+  int world_size() const;
+  // Those with a rank, in its order, as of the join or their last look-up.
+  std::vector<Member> Members() const;
   std::vector<PeerState> Peers() const;
   const AgentStats& stats() const;
 

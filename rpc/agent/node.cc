@@ -14,9 +14,6 @@ namespace gradwire::rpc {
 
 absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeOptions options) {
   GW_RETURN_IF_ERROR(CheckName("agent name", options.name));
-  if (options.incarnation.value == 0) {
-    return absl::InvalidArgumentError("an agent needs an incarnation other than 0");
-  }
   if (options.transport == nullptr || options.clock == nullptr || options.rng == nullptr ||
       options.executor == nullptr || options.pool == nullptr) {
     return absl::InvalidArgumentError(
@@ -40,6 +37,9 @@ Node::~Node() {
 absl::StatusOr<std::string> Node::Listen(const std::string& address) {
   return impl_->Listen(address);
 }
+absl::Status Node::SetIncarnation(Incarnation incarnation) {
+  return impl_->SetIncarnation(incarnation);
+}
 absl::Status Node::AddPeer(const std::string& name, const std::string& address, bool any_name) {
   return impl_->AddPeer(name, address, any_name);
 }
@@ -58,7 +58,9 @@ void Node::Close(const absl::Status& why) { impl_->Close(why); }
 absl::Status Node::Join(absl::Duration timeout) { return impl_->Join(timeout); }
 bool Node::drained() const { return impl_->drained(); }
 const std::string& Node::name() const { return impl_->self().agent.name; }
-Incarnation Node::incarnation() const { return impl_->self().agent.incarnation; }
+Incarnation Node::incarnation() const {
+  return impl_->joined() ? impl_->self().agent.incarnation : Incarnation{};
+}
 const AgentStats& Node::stats() const { return impl_->env().stats; }
 std::vector<PeerState> Node::Peers() const { return impl_->Peers(); }
 
@@ -67,7 +69,8 @@ std::vector<PeerState> Node::Peers() const { return impl_->Peers(); }
 NodeImpl::NodeImpl(NodeOptions options)
     : options_(std::move(options)),
       self_{options_.job, PeerIdentity{options_.name, options_.incarnation}, options_.token},
-      env_(std::make_shared<SessionEnv>()) {
+      env_(std::make_shared<SessionEnv>()),
+      joined_(options_.incarnation.value != 0) {
   env_->clock = options_.clock;
   env_->executor = options_.executor;
   env_->pool = options_.pool;
@@ -94,6 +97,8 @@ absl::StatusOr<std::string> NodeImpl::Listen(const std::string& address) {
 
 std::shared_ptr<ConnectionHandler> NodeImpl::Accept(std::shared_ptr<Connection> connection,
                                                     Lane lane) {
+  // Who dials tries again; we have no incarnation to answer with.
+  if (!joined()) return nullptr;
   if (!LinkOpened(/*pending_hello=*/true)) return nullptr;
   if (lane == Lane::kControl) {
     auto link = std::make_shared<ControlLink>(shared_from_this());
@@ -103,6 +108,17 @@ std::shared_ptr<ConnectionHandler> NodeImpl::Accept(std::shared_ptr<Connection> 
   auto link = std::make_shared<BulkLink>(shared_from_this());
   link->Start(std::move(connection));
   return link;
+}
+
+absl::Status NodeImpl::SetIncarnation(Incarnation incarnation) {
+  if (incarnation.value == 0) {
+    return absl::InvalidArgumentError("an agent needs an incarnation other than 0");
+  }
+  MutexLock lock(mu_);
+  if (joined()) return absl::FailedPreconditionError("the incarnation is known");
+  self_.agent.incarnation = incarnation;
+  joined_.store(true, std::memory_order_release);
+  return absl::OkStatus();
 }
 
 absl::Status NodeImpl::AddPeer(const std::string& name, const std::string& address, bool any_name) {
@@ -155,6 +171,9 @@ CallHandle NodeImpl::StartCall(const std::string& peer, const FunctionId* functi
       refused = absl::FailedPreconditionError(
           absl::StrCat("call ", function->name, " to ", peer, ": agent ", self_.agent.name,
                        " has left (", closed_why_.message(), ")"));
+    } else if (!joined()) {
+      refused = absl::FailedPreconditionError(absl::StrCat(
+          "call ", function->name, " to ", peer, ": agent ", self_.agent.name, " has not joined"));
     } else {
       session = EnsureSessionLocked(peer, peers_[peer], &dial);
     }
@@ -233,6 +252,10 @@ Future<void> NodeImpl::Connect(const std::string& peer) {
     MutexLock lock(mu_);
     if (closed_) {
       promise.Set(absl::FailedPreconditionError("the agent has left"));
+      return future;
+    }
+    if (!joined()) {
+      promise.Set(absl::FailedPreconditionError("the agent has not joined"));
       return future;
     }
     PeerEntry& entry = peers_[peer];

@@ -40,14 +40,18 @@ struct NodeOptions {
   std::string name;
   // Default: "default". Agents of different jobs refuse each other.
   std::string job = "default";
-  // Required. From the rendezvous, or the wall clock's nanoseconds.
+  // Default: 0: SetIncarnation says it later. From the rendezvous, or the wall clock's nanoseconds.
   Incarnation incarnation;
   // Default: none. The job token: both sides prove that they have it.
   Secret token;
   AgentLimits limits;
   std::shared_ptr<const FunctionTable> functions;
-  // Default: none. Finds the address of a peer that Connect was not given one for.
+  // Default: none. Finds the address of a peer that AddPeer gave none for, or that did not answer
+  // at the one it gave: it may have been started again somewhere else.
   ResolveFn resolve;
+  // Default: none. Hears that a session is over, with the incarnation of the peer (0: it was never
+  // reached). On any thread; short.
+  std::function<void(const PeerIdentity& peer, const absl::Status& why)> on_session_end;
 
   // The seams; all outlive the Node.
   Transport* transport = nullptr;
@@ -93,6 +97,11 @@ class Node {
 
   // Accepts peers on `address`. May be called several times. Returns the real address.
   absl::StatusOr<std::string> Listen(const std::string& address);
+
+  // Says the incarnation that NodeOptions left open, once, since the rendezvous gives it to those
+  // who listen already. Until then nobody is let in and nobody is called. FAILED_PRECONDITION: it
+  // is known; INVALID_ARGUMENT: 0.
+  absl::Status SetIncarnation(Incarnation incarnation);
 
   // Says where `name` listens; used by the next dial. An empty address is looked up by
   // NodeOptions::resolve. `any_name`: `name` is ours alone; whoever answers at `address` is meant.

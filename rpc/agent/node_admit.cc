@@ -169,15 +169,19 @@ std::shared_ptr<Session> NodeImpl::FindSession(SessionId id) const {
 
 void NodeImpl::StartDial(const std::shared_ptr<Session>& session) {
   std::string address;
+  bool ask = false;
   {
     MutexLock lock(mu_);
     const auto found = peers_.find(session->peer_name());
     if (found == peers_.end() || found->second.session != session || closed_) return;
-    found->second.dialling = true;
-    ++found->second.attempts;
-    address = found->second.address;
+    PeerEntry& entry = found->second;
+    entry.dialling = true;
+    ++entry.attempts;
+    address = entry.address;
+    // Nobody was there: the peer may have moved. An alias is known to us alone.
+    ask = address.empty() || (entry.attempts > 1 && !entry.any_name);
   }
-  if (!address.empty()) return DialAt(session, address);
+  if (!address.empty() && (!ask || !options_.resolve)) return DialAt(session, address);
   if (!options_.resolve) {
     DialFailed(session,
                absl::NotFoundError(absl::StrCat("no address is known for ", session->peer_name(),
@@ -186,13 +190,17 @@ void NodeImpl::StartDial(const std::shared_ptr<Session>& session) {
     return;
   }
   options_.resolve(session->peer_name())
-      .OnReady([self = shared_from_this(), session](const absl::StatusOr<std::string>& found) {
-        if (found.ok()) {
-          self->DialAt(session, *found);
-        } else {
-          self->DialFailed(session, found.status(), std::nullopt);
-        }
-      });
+      .OnReady(
+          [self = shared_from_this(), session, address](const absl::StatusOr<std::string>& found) {
+            if (!found.ok() && address.empty()) {
+              self->DialFailed(session, found.status(), std::nullopt);
+              return;
+            }
+            // Sessions don't depend on the rendezvous: without it the old address is tried again.
+            const std::string& at = found.ok() ? *found : address;
+            if (at != address) (void)self->AddPeer(session->peer_name(), at, /*any_name=*/false);
+            self->DialAt(session, at);
+          });
 }
 
 void NodeImpl::DialAt(const std::shared_ptr<Session>& session, const std::string& address) {
@@ -262,7 +270,10 @@ void NodeImpl::DialFailed(const std::shared_ptr<Session>& session, const absl::S
     entry.last_failure = why;
     const absl::Duration elapsed = clock().Now() - entry.dial_started;
     if (state == SessionState::kOpening) {
-      if (IsFinal(why)) {
+      // Somebody else at the address that we knew: the rendezvous is asked before that is believed.
+      const bool ask = options_.resolve && !entry.any_name && absl::IsNotFound(why) &&
+                       entry.attempts == 1 && !entry.address.empty();
+      if (IsFinal(why) && !ask) {
         bury = why;
       } else if (elapsed >= limits().connect_timeout) {
         bury = absl::UnavailableError(
@@ -395,6 +406,9 @@ void NodeImpl::OnBuried(const std::shared_ptr<Session>& session, const absl::Sta
     if (DrainedLocked()) drained_cv_.NotifyAll();
   }
   for (Promise<void>& promise : connecting) promise.Set(why);
+  if (options_.on_session_end) {
+    options_.on_session_end({session->peer_name(), session->peer_incarnation()}, why);
+  }
 }
 
 }  // namespace gradwire::rpc

@@ -4,6 +4,7 @@
 // way round; no transport and no callback is called under it.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@ class NodeImpl final : public SessionObserver, public std::enable_shared_from_th
 
   // ---- the Node's methods ----
   absl::StatusOr<std::string> Listen(const std::string& address);
+  absl::Status SetIncarnation(Incarnation incarnation);
   absl::Status AddPeer(const std::string& name, const std::string& address, bool any_name);
   const FunctionId* Intern(absl::string_view name, absl::string_view declaration);
   CallHandle StartCall(const std::string& peer, const FunctionId* function, Payload arguments,
@@ -69,7 +71,9 @@ class NodeImpl final : public SessionObserver, public std::enable_shared_from_th
   void OnBulkLost(const std::shared_ptr<Session>& session) override;
   void OnBuried(const std::shared_ptr<Session>& session, const absl::Status& why) override;
 
+  // The incarnation in it is known to whoever saw joined().
   const SelfIdentity& self() const { return self_; }
+  bool joined() const { return joined_.load(std::memory_order_acquire); }
   const AgentLimits& limits() const { return env_->limits; }
   Clock& clock() const { return *options_.clock; }
   Rng& rng() const { return *options_.rng; }
@@ -114,9 +118,10 @@ class NodeImpl final : public SessionObserver, public std::enable_shared_from_th
   Verdict JudgeLocked(const Hello& hello) GW_REQUIRES(mu_);
 
   const NodeOptions options_;
-  const SelfIdentity self_;
+  SelfIdentity self_;  // written before joined_ is set, read after it was seen
   const std::shared_ptr<SessionEnv> env_;
 
+  std::atomic<bool> joined_;  // publishes self_'s incarnation, which never changes afterwards
   mutable Mutex mu_;
   CondVar drained_cv_;
   bool closed_ GW_GUARDED_BY(mu_) = false;
