@@ -21,8 +21,7 @@ namespace gradwire::rpc {
 class AgentCore {
  public:
   explicit AgentCore(const AgentOptions& options)
-      : spin(options.limits.spin),
-        transport(MakeGrpcTransport(
+      : transport(MakeGrpcTransport(
             {.spin = options.limits.spin, .handshake_timeout = options.limits.handshake_timeout})),
         executor({.name = "gw-run",
                   .slot_count = options.executor_slot_count,
@@ -32,7 +31,6 @@ class AgentCore {
   // Once. Whatever it has begun when it fails ends with this object.
   absl::Status Start(AgentOptions options);
 
-  const absl::Duration spin;
   std::unique_ptr<Transport> transport;
   ThreadPool executor;
   BufferPool pool;
@@ -213,11 +211,6 @@ CallHandle StartCall(const std::weak_ptr<AgentCore>& core, const std::string& pe
   }
   const FunctionId* id = agent->node->Intern(function, declaration);
   return agent->node->StartCall(peer, id, std::move(arguments), options, std::move(done));
-}
-
-absl::Duration Spin(const std::weak_ptr<AgentCore>& core) {
-  const std::shared_ptr<AgentCore> agent = core.lock();
-  return agent == nullptr ? absl::ZeroDuration() : agent->spin;
 }
 
 }  // namespace agent_internal

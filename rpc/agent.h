@@ -160,8 +160,6 @@ namespace agent_internal {
 CallHandle StartCall(const std::weak_ptr<AgentCore>& core, const std::string& peer,
                      absl::string_view function, const std::string& declaration, Payload arguments,
                      const CallOptions& options, ReplyCallback done);
-// How long a waiter polls before it sleeps.
-absl::Duration Spin(const std::weak_ptr<AgentCore>& core);
 
 }  // namespace agent_internal
 
@@ -175,7 +173,6 @@ Future<R> Peer::Async(const BoundCall<R(Args...)>& call, CallOptions options) co
   };
   auto pending = std::make_shared<Pending>();
   pending->borrows = out.TakeBorrows();
-  pending->promise.SetSpin(agent_internal::Spin(core_));
   Future<R> future = pending->promise.future();
   CallHandle handle = agent_internal::StartCall(
       core_, name_, call.name(), call.declaration(), out.TakePayload(), options,
@@ -190,7 +187,10 @@ Future<R> Peer::Async(const BoundCall<R(Args...)>& call, CallOptions options) co
         }
         pending->promise.Set(DecodeResult<R>(name, *std::move(outcome)));
       });
-  if (!future.ready()) pending->promise.OnCancel([handle] { handle.Cancel(); });
+  if (!future.ready()) {
+    pending->promise.OnCancel([handle] { handle.Cancel(); });
+    pending->promise.SetWaitDriver(handle.wait_driver());
+  }
   return future;
 }
 

@@ -1,6 +1,16 @@
 #include "rpc/agent/call.h"
 
 namespace gradwire::rpc {
+namespace {
+thread_local const IncomingCall* current_incoming_call = nullptr;
+}  // namespace
+
+const IncomingCall* CurrentIncomingCall() { return current_incoming_call; }
+
+ScopedIncomingCall::ScopedIncomingCall(const IncomingCall* call) : outer_(current_incoming_call) {
+  current_incoming_call = call;
+}
+ScopedIncomingCall::~ScopedIncomingCall() { current_incoming_call = outer_; }
 
 const char* CallPhaseName(CallPhase phase) {
   switch (phase) {

@@ -16,6 +16,7 @@
 #include "rpc/agent/handler.h"
 #include "rpc/base/id.h"
 #include "rpc/base/mutex.h"
+#include "rpc/base/wait_driver.h"
 #include "rpc/tensor/payload.h"
 
 namespace gradwire::rpc {
@@ -31,10 +32,10 @@ struct FunctionId {
 };
 
 // Whoever keeps calls that can be cancelled by their number.
-class CallOwner {
+class CallOwner : public WaitDriverSource {
  public:
-  virtual ~CallOwner() = default;
   virtual void CancelCall(uint64_t seq) = 0;
+  std::shared_ptr<WaitDriver> wait_driver() override { return nullptr; }
 };
 
 // Who is at the other end.
@@ -131,6 +132,22 @@ class IncomingCall final : public CallInfo {
       false};  // claims the one reply; the reply itself goes under the session's lock
   Mutex mu_;
   std::vector<absl::AnyInvocable<void()>> on_cancel_ GW_GUARDED_BY(mu_);
+};
+
+// The incoming call whose handler runs on this thread; null outside handlers. Calls that are
+// started meanwhile are nested.
+const IncomingCall* CurrentIncomingCall();
+
+// Sets it for a scope.
+class ScopedIncomingCall {
+ public:
+  explicit ScopedIncomingCall(const IncomingCall* call);
+  ~ScopedIncomingCall();
+  ScopedIncomingCall(const ScopedIncomingCall&) = delete;
+  ScopedIncomingCall& operator=(const ScopedIncomingCall&) = delete;
+
+ private:
+  const IncomingCall* const outer_;
 };
 
 }  // namespace gradwire::rpc

@@ -85,6 +85,8 @@ bool ControlLink::NextMessage(BufferList& out) {
 }
 
 void ControlLink::OnMessage(BufferList message) {
+  // What follows is no part of the handler that waits on this thread, if one does.
+  const ScopedIncomingCall none(nullptr);
   const Buffer whole = message.Flatten();  // frame_ shows it: it stays until all is handled
   State state;
   {
@@ -256,6 +258,7 @@ void ControlLink::CloseConnection(const absl::Status& why) {
 }
 
 void ControlLink::OnClosed(absl::Status why) {
+  const ScopedIncomingCall none(nullptr);  // as in OnMessage
   std::shared_ptr<Connection> connection;
   std::shared_ptr<Session> session;
   uint64_t link = 0;

@@ -80,7 +80,8 @@ struct AgentLimits {
   // Default: 10 s. How long destroying a Node waits for its connections to end.
   absl::Duration join_timeout = absl::Seconds(10);
 
-  // Default: 30 us. How long a waiter polls before it sleeps, where cores are free. 0: never.
+  // Default: 30 us. How long who waits for the wire polls before it sleeps, where cores are free.
+  // 0: never.
   absl::Duration spin = absl::Microseconds(30);
 };
 

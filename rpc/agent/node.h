@@ -72,6 +72,8 @@ class CallHandle {
   void Cancel() const {
     if (auto owner = owner_.lock()) owner->CancelCall(seq_);
   }
+  // For Promise::SetWaitDriver; null when the call is over with its session.
+  std::shared_ptr<WaitDriverSource> wait_driver() const { return owner_.lock(); }
 
  private:
   std::weak_ptr<CallOwner> owner_;

@@ -1,5 +1,6 @@
 #include "rpc/agent/self_call.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,6 +67,8 @@ void SelfCall::Start(Payload arguments) {
   auto received = std::make_shared<ReceivedPayload>(Receive(std::move(arguments)));
   absl::Status posted = node_->env().executor->Post([self = shared_from_this(), received] {
     if (self->cancelled()) return;
+    std::optional<ScopedThreadRole> role;  // as in Session::RunHandler
+    if (self->function_->run == Run::kInline) role.emplace(ThreadRole::kPolling);
     self->function_->handler(self, std::move(*received), SelfReplier(self));
   });
   if (!posted.ok()) End(posted);

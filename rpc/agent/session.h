@@ -86,6 +86,8 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
                      ReplyCallback done) GW_EXCLUDES(mu_);
   // Ends the call with CANCELLED now, and tells the callee. No-op if it has ended.
   void CancelCall(uint64_t seq) override GW_EXCLUDES(mu_);
+  // Of the control connection, which brings the replies.
+  std::shared_ptr<WaitDriver> wait_driver() override GW_EXCLUDES(mu_);
 
   // ---- life (session_link.cc) ----
 
@@ -323,9 +325,5 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   TimerId timer_ GW_GUARDED_BY(mu_);
   absl::Time timer_at_ GW_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
-
-// The incoming call whose handler runs on this thread; null outside handlers. Calls that are
-// started meanwhile are nested.
-const IncomingCall* CurrentIncomingCall();
 
 }  // namespace gradwire::rpc

@@ -263,12 +263,19 @@ void Session::Finish(Todo& todo) {
   for (const auto& call : todo.cancel) call->Cancel();
   for (const auto& call : todo.post) PostHandler(call);
   if (!todo.run_inline.empty()) {
-    for (const auto& call : todo.run_inline) RunHandler(call);
+    // A thread that only helps while it waits runs nobody's handler.
+    const bool here = CurrentThreadRole() != ThreadRole::kDriving;
+    for (const auto& call : todo.run_inline) here ? RunHandler(call) : PostHandler(call);
   }
   if (!todo.violation.ok()) Bury(todo.violation, /*say_goodbye=*/true);
 }
 
 // ---- state ----
+
+std::shared_ptr<WaitDriver> Session::wait_driver() {
+  MutexLock lock(mu_);
+  return connection_ == nullptr ? nullptr : connection_->wait_driver();
+}
 
 Session::State Session::state() const {
   MutexLock lock(mu_);

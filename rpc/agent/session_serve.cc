@@ -1,6 +1,7 @@
 // Session: the callee's side of calls.
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,21 +9,6 @@
 
 namespace gradwire::rpc {
 namespace {
-
-thread_local const IncomingCall* current_incoming_call = nullptr;
-
-class ScopedIncomingCall {
- public:
-  explicit ScopedIncomingCall(const IncomingCall* call) : outer_(current_incoming_call) {
-    current_incoming_call = call;
-  }
-  ~ScopedIncomingCall() { current_incoming_call = outer_; }
-  ScopedIncomingCall(const ScopedIncomingCall&) = delete;
-  ScopedIncomingCall& operator=(const ScopedIncomingCall&) = delete;
-
- private:
-  const IncomingCall* const outer_;
-};
 
 // The reply function of one call. Dropped unused, it answers for the handler that forgot.
 class Replier {
@@ -47,8 +33,6 @@ class Replier {
 };
 
 }  // namespace
-
-const IncomingCall* CurrentIncomingCall() { return current_incoming_call; }
 
 const Session::PeerFunction* Session::PeerFunctionLocked(const ItemView& item,
                                                          absl::Status* refusal) {
@@ -206,6 +190,9 @@ void Session::RunHandler(const std::shared_ptr<IncomingCall>& call) {
     return;
   }
   ScopedIncomingCall current(call.get());
+  // An inline function may not block wherever it runs, so that it fails always or never.
+  std::optional<ScopedThreadRole> role;
+  if (call->bound()->run == Run::kInline) role.emplace(ThreadRole::kPolling);
   call->bound()->handler(call, std::move(arguments), Replier(call));
 }
 

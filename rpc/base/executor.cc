@@ -32,6 +32,7 @@ BlockingRegion::BlockingRegion() {
     case ThreadRole::kFree:
       return;
     case ThreadRole::kPolling:
+    case ThreadRole::kDriving:
       status_ = absl::FailedPreconditionError(
           "a blocking wait on a polling thread would stop all traffic: bind the function without "
           "kInline, or continue with Then()");

@@ -44,6 +44,8 @@ enum class ThreadRole {
   kFree,      // a user's thread: may block
   kExecutor,  // runs a task: may block, gives its slot away meanwhile
   kPolling,   // reads the wire or timers: must not block; a wait fails with FAILED_PRECONDITION
+  kDriving,   // a waiting thread that does a polling thread's work (wait_driver.h): like kPolling,
+              // and runs no handlers, since its stack and its locks are somebody's
 };
 
 ThreadRole CurrentThreadRole();

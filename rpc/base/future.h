@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "rpc/base/executor.h"
 #include "rpc/base/mutex.h"
+#include "rpc/base/wait_driver.h"
 
 namespace gradwire {
 
@@ -66,20 +67,26 @@ class StateBase {
   void Publish() GW_EXCLUDES(mu_);
   // Moves the cancel handler out.
   Task TakeCancelHandler() GW_EXCLUDES(mu_);
-  // How long a waiter polls before it sleeps; set by the producer before the future is handed out.
-  void set_spin(absl::Duration spin) { spin_ = spin; }
+  // Where the result comes from: the first waiter does that work itself, if it may. No-op when
+  // ready.
+  void SetWaitDriver(std::shared_ptr<WaitDriverSource> source) GW_EXCLUDES(mu_);
 
  private:
+  // Returns when ready, at the deadline, or when this thread has to sleep.
+  void WaitByDriving(absl::Time deadline) GW_EXCLUDES(mu_);
+
   // `claimed_` orders writers of the outcome; `ready_` publishes it to readers that take no lock.
   std::atomic<bool> claimed_{false};
   std::atomic<bool> ready_{false};
-  absl::Duration spin_ = absl::ZeroDuration();
   Mutex mu_;
   CondVar done_;
   int waiter_count_ GW_GUARDED_BY(mu_) = 0;
   Task continuation_ GW_GUARDED_BY(mu_);  // the first; most futures have one at most
   std::vector<Task> more_ GW_GUARDED_BY(mu_);
   Task cancel_handler_ GW_GUARDED_BY(mu_);
+  std::shared_ptr<WaitDriverSource> source_ GW_GUARDED_BY(mu_);
+  std::shared_ptr<WaitDriver> driver_ GW_GUARDED_BY(mu_);  // a waiter uses it
+  bool counted_asleep_ GW_GUARDED_BY(mu_) = false;         // … and has to be reported as woken
 };
 
 template <class T>
@@ -222,8 +229,10 @@ class Promise {
   // `handler` runs once, on the cancelling thread, if the future is cancelled before it is ready.
   void OnCancel(Task handler) { state_->SetCancelHandler(std::move(handler)); }
 
-  // Waiters of this future poll that long before they sleep. Call before the future is handed out.
-  void SetSpin(absl::Duration spin) { state_->set_spin(spin); }
+  // A waiter of this future may do the work that brings its result (wait_driver.h).
+  void SetWaitDriver(std::shared_ptr<WaitDriverSource> source) {
+    state_->SetWaitDriver(std::move(source));
+  }
 
  private:
   void Break() {

@@ -12,13 +12,12 @@
 //                NextMessage() when it can take a message, on the calling thread if it can at once.
 //                So what gathers while a write is in flight leaves as one message, and times in a
 //                message are computed when it is written.
-// Threads:       OnMessage and OnClosed run on a polling thread (ThreadRole::kPolling; the event
-// loop
-//                in the simulation), one at a time for one connection. NextMessage runs on any
-//                thread that called WantWrite, or on a polling thread, one at a time for one
-//                connection. No lock of the transport is held around any of them; a handler may
-//                call WantWrite and Close from inside them. The next message is read only after
-//                OnMessage returned: that is the back-pressure.
+// Threads:       OnMessage and OnClosed run on a polling thread (ThreadRole::kPolling, or kDriving
+//                where a waiting thread does its work; the event loop in the simulation), one at a
+//                time for one connection. NextMessage runs on any thread that called WantWrite, or
+//                on a polling thread, one at a time for one connection. No lock of the transport is
+//                held around any of them; a handler may call WantWrite and Close from inside them.
+//                The next message is read only after OnMessage returned: that is the back-pressure.
 // Lifetimes:     the transport holds the handler until OnClosed has returned, then drops it. The
 //                handler may hold the connection. Destroying a Transport or Listener closes what it
 //                made and waits for the last OnClosed; never do that on a polling thread.
@@ -36,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "rpc/base/buffer.h"
+#include "rpc/base/wait_driver.h"
 
 namespace gradwire::rpc {
 
@@ -75,6 +75,8 @@ class Connection {
   virtual void CloseAfterWrites(absl::Status why, absl::Duration linger) = 0;
   // Address of the other end, for messages; comes from the network, so escape it when logged.
   virtual std::string peer_address() const = 0;
+  // For a thread that waits for something this connection brings. Null: it just sleeps.
+  virtual std::shared_ptr<WaitDriver> wait_driver() { return nullptr; }
 };
 
 // Decides about a connection that a peer has opened. Runs on a polling thread. Null refuses it.

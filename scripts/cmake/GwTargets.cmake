@@ -135,10 +135,16 @@ function(gw_fuzz)
 endfunction()
 set(GW_FUZZ_SECONDS 30 CACHE STRING "How long ctest runs each fuzzer")
 
-# gw_bench(NAME x_bench SRCS … DEPS …): a program that measures; lands in bin/bench.
+# gw_bench(NAME x_bench SRCS … DEPS … [PEERS p …]): a program that measures; lands in bin/bench. Each peer is a program
+# that is built with it, its path the macro GW_P, upper case.
 function(gw_bench)
-  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS;PEERS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
+  foreach(peer IN LISTS ARG_PEERS)
+    string(TOUPPER ${peer} macro)
+    add_dependencies(${ARG_NAME} ${peer})
+    target_compile_definitions(${ARG_NAME} PRIVATE "GW_${macro}=\"$<TARGET_FILE:${peer}>\"")
+  endforeach()
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
   set_property(GLOBAL APPEND PROPERTY GW_BENCHES ${ARG_NAME})

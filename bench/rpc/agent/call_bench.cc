@@ -1,9 +1,9 @@
 // Calls over TCP loopback between two processes, against plain gRPC and raw TCP in the same run.
 //
-// The same program is the server when started with --serve: it runs our agents, the gRPC servers
-// and a raw TCP echo, and prints their addresses.
+// The same program is the server when started with --serve: it runs our agents and a raw TCP echo,
+// and prints their addresses. Plain gRPC is bench/peers/grpc_peer.cc.
 #include <arpa/inet.h>
-#include <grpcpp/grpcpp.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,7 +23,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bench/harness.h"
-#include "echo_peer.grpc.pb.h"
+#include "bench/peer_process.h"
 #include "rpc/agent/node.h"
 #include "rpc/base/buffer_pool.h"
 #include "rpc/base/future.h"
@@ -31,9 +31,6 @@
 
 namespace gradwire::rpc {
 namespace {
-
-using bench::EchoMessage;
-using bench::EchoPeer;
 
 constexpr size_t kLarge = 64u << 20;
 
@@ -92,18 +89,18 @@ std::vector<BoundFunction> Functions() {
 }
 
 Future<size_t> Call(OurAgent& agent, const FunctionId* function, Payload payload) {
-  Promise<size_t> promise;
-  promise.SetSpin(agent.spin);
-  Future<size_t> future = promise.future();
-  agent.node->StartCall(
-      "server", function, std::move(payload), {},
-      [promise = std::move(promise)](absl::StatusOr<ReceivedPayload> outcome) mutable {
-        if (outcome.ok()) {
-          promise.Set(outcome->size_bytes());
-        } else {
-          promise.Set(outcome.status());
-        }
-      });
+  auto promise = std::make_shared<Promise<size_t>>();
+  Future<size_t> future = promise->future();
+  const CallHandle handle =
+      agent.node->StartCall("server", function, std::move(payload), {},
+                            [promise](absl::StatusOr<ReceivedPayload> outcome) {
+                              if (outcome.ok()) {
+                                promise->Set(outcome->size_bytes());
+                              } else {
+                                promise->Set(outcome.status());
+                              }
+                            });
+  promise->SetWaitDriver(handle.wait_driver());
   return future;
 }
 
@@ -174,108 +171,6 @@ double OurLarge(OurAgent& agent, bool as_argument, int count) {
   return bench::Median(rates);
 }
 
-// ---- plain gRPC ----
-
-class SyncEcho final : public EchoPeer::Service {
-  grpc::Status Echo(grpc::ServerContext*, const EchoMessage* in, EchoMessage* out) override {
-    out->set_data(in->data());
-    return grpc::Status::OK;
-  }
-};
-
-// Asynchronous server on one completion queue and thread, 64 calls posted.
-class AsyncEcho {
- public:
-  explicit AsyncEcho(int* port) {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), port);
-    builder.RegisterService(&service_);
-    queue_ = builder.AddCompletionQueue();
-    server_ = builder.BuildAndStart();
-    for (int i = 0; i < 64; ++i) Post();
-    std::thread([this] {
-      void* tag = nullptr;
-      bool ok = false;
-      while (queue_->Next(&tag, &ok)) {
-        auto* call = static_cast<Open*>(tag);
-        if (!ok || call->answered) {
-          delete call;
-          continue;
-        }
-        Post();
-        call->answered = true;
-        EchoMessage out;
-        out.set_data(call->request.data());
-        call->writer.Finish(out, grpc::Status::OK, call);
-      }
-    }).detach();
-  }
-
- private:
-  struct Open {
-    grpc::ServerContext context;
-    EchoMessage request;
-    grpc::ServerAsyncResponseWriter<EchoMessage> writer{&context};
-    bool answered = false;
-  };
-  void Post() {
-    auto* call = new Open;
-    service_.RequestEcho(&call->context, &call->request, &call->writer, queue_.get(), queue_.get(),
-                         call);
-  }
-  EchoPeer::AsyncService service_;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  std::unique_ptr<grpc::Server> server_;
-};
-
-double PeerRoundTrip(EchoPeer::Stub& stub, int count) {
-  std::vector<double> times;
-  EchoMessage in, out;
-  in.set_data(std::string(64, 'x'));
-  for (int i = 0; i < count + 50; ++i) {
-    grpc::ClientContext context;
-    const absl::Time start = absl::Now();
-    if (!stub.Echo(&context, in, &out).ok()) std::exit(1);
-    if (i >= 50) times.push_back(Micros(absl::Now() - start));
-  }
-  return bench::Median(times);
-}
-
-double PeerRate(EchoPeer::Stub& stub, int in_flight, int count) {
-  struct Open {
-    grpc::ClientContext context;
-    EchoMessage reply;
-    grpc::Status status;
-    std::unique_ptr<grpc::ClientAsyncResponseReader<EchoMessage>> reader;
-  };
-  grpc::CompletionQueue queue;
-  EchoMessage in;
-  in.set_data(std::string(64, 'x'));
-  int started = 0, ended = 0;
-  const auto start_one = [&] {
-    auto* call = new Open;
-    call->reader = stub.AsyncEcho(&call->context, in, &queue);
-    call->reader->Finish(&call->reply, &call->status, call);
-    ++started;
-  };
-  const absl::Time start = absl::Now();
-  while (started < in_flight) start_one();
-  void* tag = nullptr;
-  bool ok = false;
-  while (ended < count && queue.Next(&tag, &ok)) {
-    auto* call = static_cast<Open*>(tag);
-    if (!call->status.ok()) std::exit(1);
-    delete call;
-    ++ended;
-    if (started < count) start_one();
-  }
-  const double rate = count / absl::ToDoubleSeconds(absl::Now() - start);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
-  }
-  return rate;
-}
-
 // ---- raw TCP: 1 byte of command, then 64 MiB that way or back, then 1 byte ----
 
 bool WriteAll(int fd, const char* data, size_t size) {
@@ -344,16 +239,10 @@ int Serve() {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   OurAgent spinning("server", absl::Microseconds(30), Functions());
   OurAgent sleeping("server", absl::ZeroDuration(), Functions());
-  SyncEcho sync;
-  int sync_port = 0, async_port = 0, tcp_port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &sync_port);
-  builder.RegisterService(&sync);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  AsyncEcho async(&async_port);
+  int tcp_port = 0;
   ServeTcp(&tcp_port);
   std::cout << *spinning.node->Listen("127.0.0.1:0") << " " << *sleeping.node->Listen("127.0.0.1:0")
-            << " " << sync_port << " " << async_port << " " << tcp_port << std::endl;
+            << " " << tcp_port << std::endl;
   std::string line;
   std::getline(std::cin, line);  // until the client closes our input
   _exit(0);
@@ -366,7 +255,7 @@ int Main(int argc, char** argv) {
   const bench::Settings settings = bench::ParseSettings(argc, argv);
   bench::PrintMachine();
   int to[2], from[2];
-  if (pipe(to) != 0 || pipe(from) != 0) return 1;
+  if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) return 1;
   const pid_t child = fork();
   if (child == 0) {
     dup2(to[0], 0);
@@ -383,17 +272,15 @@ int Main(int argc, char** argv) {
   while (read(from[0], &c, 1) == 1 && c != '\n') line += c;
   std::istringstream words(line);
   std::string spinning_address, sleeping_address;
-  int sync_port = 0, async_port = 0, tcp_port = 0;
-  words >> spinning_address >> sleeping_address >> sync_port >> async_port >> tcp_port;
+  int tcp_port = 0;
+  words >> spinning_address >> sleeping_address >> tcp_port;
+  bench::PeerProcess grpc({GW_GRPC_PEER});
+  if (!grpc.ok()) return 1;
 
   OurAgent spinning("client", absl::Microseconds(30), {}),
       sleeping("client", absl::ZeroDuration(), {});
   MustBeOk(spinning.node->AddPeer("server", spinning_address));
   MustBeOk(sleeping.node->AddPeer("server", sleeping_address));
-  const auto sync_stub = EchoPeer::NewStub(grpc::CreateChannel(
-      absl::StrCat("127.0.0.1:", sync_port), grpc::InsecureChannelCredentials()));
-  const auto async_stub = EchoPeer::NewStub(grpc::CreateChannel(
-      absl::StrCat("127.0.0.1:", async_port), grpc::InsecureChannelCredentials()));
   const int tcp = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -406,7 +293,7 @@ int Main(int argc, char** argv) {
   const int trips = settings.quick ? 50 : 1000;
   const int calls = settings.quick ? 2000 : 100'000;
   const int large = settings.quick ? 1 : 5;
-  const auto peer_trip = [&] { return PeerRoundTrip(*sync_stub, trips); };
+  const auto peer_trip = [&] { return grpc.Ask(absl::StrCat("roundtrip ", trips)); };
   bench::Compare(
       settings, "call.inline.roundtrip", "us",
       [&] { return OurRoundTrip(spinning, "echo.inline", trips); }, peer_trip);
@@ -419,7 +306,7 @@ int Main(int argc, char** argv) {
   bench::Compare(
       settings, "call.inline.rate64", "calls/s",
       [&] { return OurRate(spinning, "echo.inline", 64, calls); },
-      [&] { return PeerRate(*async_stub, 64, calls / 4); });
+      [&] { return grpc.Ask(absl::StrCat("rate 64 ", calls / 4)); });
   bench::Compare(
       settings, "call.argument.64MiB", "GB/s", [&] { return OurLarge(spinning, true, large); },
       [&] { return TcpLarge(tcp, 'p', large); });

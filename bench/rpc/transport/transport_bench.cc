@@ -4,7 +4,7 @@
 // The same program is the server when started with --serve: it echoes on the control lane, counts
 // and copies out what comes on the bulk lane, and prints its addresses.
 #include <arpa/inet.h>
-#include <grpcpp/grpcpp.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,16 +25,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/harness.h"
-#include "echo_peer.grpc.pb.h"
+#include "bench/peer_process.h"
 #include "rpc/base/clock.h"
 #include "rpc/base/mutex.h"
 #include "rpc/transport/grpc/grpc_transport.h"
 
 namespace gradwire::rpc {
 namespace {
-
-using bench::EchoMessage;
-using bench::EchoPeer;
 
 constexpr size_t kMessageBytes = 1u << 20;
 constexpr size_t kStreamMessages = 256;  // a stream is one batch of these, then one byte back
@@ -176,28 +173,6 @@ std::shared_ptr<ConnectionHandler> Accept(std::shared_ptr<Connection> connection
   return end;
 }
 
-// ---- plain gRPC ----
-
-class SyncEcho final : public EchoPeer::Service {
-  grpc::Status Echo(grpc::ServerContext*, const EchoMessage* in, EchoMessage* out) override {
-    out->set_data(in->data());
-    return grpc::Status::OK;
-  }
-};
-
-double PeerRoundTrip(EchoPeer::Stub& stub, int count) {
-  std::vector<double> times;
-  EchoMessage in, out;
-  in.set_data(std::string(64, 'x'));
-  for (int i = 0; i < count + kWarmUp; ++i) {
-    grpc::ClientContext context;
-    const absl::Time start = Now();
-    if (!stub.Echo(&context, in, &out).ok()) std::exit(1);
-    if (i >= kWarmUp) times.push_back(absl::ToDoubleMicroseconds(Now() - start));
-  }
-  return bench::Median(times);
-}
-
 // ---- raw TCP: blocking writev and readv of 1 MiB, one byte back after a batch ----
 
 bool MoveAll(ssize_t (*move)(int, const iovec*, int), int fd, char* data, size_t size) {
@@ -270,15 +245,10 @@ std::unique_ptr<Listener> MustListen(Transport& transport) {
 int Serve() {
   auto spinning = MakeGrpcTransport(), sleeping = MakeGrpcTransport({.spin = absl::ZeroDuration()});
   auto spinning_listener = MustListen(*spinning), sleeping_listener = MustListen(*sleeping);
-  SyncEcho sync;
-  int sync_port = 0, tcp_port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &sync_port);
-  builder.RegisterService(&sync);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  int tcp_port = 0;
   ServeTcp(&tcp_port);
   std::cout << spinning_listener->address() << " " << sleeping_listener->address() << " "
-            << sync_port << " " << tcp_port << std::endl;
+            << tcp_port << std::endl;
   std::string line;
   std::getline(std::cin, line);  // until the client closes our input
   _exit(0);
@@ -292,7 +262,7 @@ int Main(int argc, char** argv) {
   const bench::Settings settings = bench::ParseSettings(argc, argv);
   bench::PrintMachine();
   int to[2], from[2];
-  if (pipe(to) != 0 || pipe(from) != 0) return 1;
+  if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) return 1;
   const pid_t child = fork();
   if (child == 0) {
     dup2(to[0], 0);
@@ -309,16 +279,16 @@ int Main(int argc, char** argv) {
   while (read(from[0], &c, 1) == 1 && c != '\n') line += c;
   std::istringstream words(line);
   std::string spinning_address, sleeping_address;
-  int sync_port = 0, tcp_port = 0;
-  words >> spinning_address >> sleeping_address >> sync_port >> tcp_port;
+  int tcp_port = 0;
+  words >> spinning_address >> sleeping_address >> tcp_port;
+  bench::PeerProcess grpc({GW_GRPC_PEER});
+  if (!grpc.ok()) return 1;
 
   auto spinning = MakeGrpcTransport(), sleeping = MakeGrpcTransport({.spin = absl::ZeroDuration()});
-  const auto stub = EchoPeer::NewStub(grpc::CreateChannel(absl::StrCat("127.0.0.1:", sync_port),
-                                                          grpc::InsecureChannelCredentials()));
   const int tcp = ConnectTcp(tcp_port);
   const int trips = settings.quick ? 50 : 2000;
   const int batches = settings.quick ? 1 : 4;
-  const auto peer_trip = [&] { return PeerRoundTrip(*stub, trips); };
+  const auto peer_trip = [&] { return grpc.Ask(absl::StrCat("roundtrip ", trips)); };
   bench::Compare(
       settings, "transport.echo.control", "us",
       [&] { return OurRoundTrip(*spinning, spinning_address, trips); }, peer_trip);

@@ -235,4 +235,9 @@ void FaultyLink::CloseAfterWrites(absl::Status why, absl::Duration linger) {
   if (base != nullptr) base->CloseAfterWrites(std::move(why), linger);
 }
 
+std::shared_ptr<WaitDriver> FaultyLink::wait_driver() {
+  MutexLock lock(mu_);
+  return base_ == nullptr ? nullptr : base_->wait_driver();
+}
+
 }  // namespace gradwire::rpc

@@ -55,6 +55,7 @@ class FaultyLink final : public ConnectionHandler, public std::enable_shared_fro
   void WantWrite();
   void Close(absl::Status why);
   void CloseAfterWrites(absl::Status why, absl::Duration linger);
+  std::shared_ptr<WaitDriver> wait_driver();
 
  private:
   std::shared_ptr<ConnectionHandler> handler();
@@ -88,6 +89,7 @@ class FaultyConnection final : public Connection {
     link_->CloseAfterWrites(std::move(why), linger);
   }
   std::string peer_address() const override { return peer_address_; }
+  std::shared_ptr<WaitDriver> wait_driver() override { return link_->wait_driver(); }
 
  private:
   const std::shared_ptr<FaultyLink> link_;

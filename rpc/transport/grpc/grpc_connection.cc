@@ -19,9 +19,11 @@ void GrpcConnection::Op::Done(bool ok) {
 }
 
 GrpcConnection::GrpcConnection(std::unique_ptr<GrpcStream> stream, std::string peer_address,
-                               bool dialled, Clock* clock, std::function<void()> on_end)
+                               bool dialled, std::shared_ptr<WaitDriver> wait_driver, Clock* clock,
+                               std::function<void()> on_end)
     : peer_address_(std::move(peer_address)),
       dialled_(dialled),
+      wait_driver_(std::move(wait_driver)),
       clock_(clock),
       on_end_(std::move(on_end)),
       stream_(std::move(stream)) {}

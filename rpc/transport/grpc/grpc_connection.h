@@ -38,9 +38,10 @@ class GrpcStream {
 class GrpcConnection final : public Connection,
                              public std::enable_shared_from_this<GrpcConnection> {
  public:
-  // `on_end` runs once, after OnClosed.
+  // `on_end` runs once, after OnClosed. `wait_driver`: of the queue that carries the stream.
   GrpcConnection(std::unique_ptr<GrpcStream> stream, std::string peer_address, bool dialled,
-                 Clock* clock, std::function<void()> on_end);
+                 std::shared_ptr<WaitDriver> wait_driver, Clock* clock,
+                 std::function<void()> on_end);
 
   // Accepted: the stream is up. Without a handler it is refused.
   void StartAccepted(std::shared_ptr<ConnectionHandler> handler);
@@ -51,6 +52,7 @@ class GrpcConnection final : public Connection,
   void Close(absl::Status why) override;
   void CloseAfterWrites(absl::Status why, absl::Duration linger) override;
   std::string peer_address() const override { return peer_address_; }
+  std::shared_ptr<WaitDriver> wait_driver() override { return wait_driver_; }
 
  private:
   class Op final : public PollTag {
@@ -80,6 +82,7 @@ class GrpcConnection final : public Connection,
 
   const std::string peer_address_;
   const bool dialled_;
+  const std::shared_ptr<WaitDriver> wait_driver_;
   Clock* const clock_;
   std::function<void()> on_end_;
   Op open_op_{this, &GrpcConnection::OnOpened};

@@ -74,8 +74,11 @@ absl::Status GrpcListener::Start(const std::string& address, const GrpcTransport
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.SetResourceQuota(grpc::ResourceQuota("gradwire").Resize(options.max_unread_bytes));
-  std::unique_ptr<grpc::ServerCompletionQueue> queues[2] = {builder.AddCompletionQueue(),
-                                                            builder.AddCompletionQueue()};
+  // New connections are greeted from the control lane's queue alone: a bulk lane at work holds
+  // nobody up.
+  std::unique_ptr<grpc::ServerCompletionQueue> queues[2] = {
+      builder.AddCompletionQueue(/*is_frequently_polled=*/true),
+      builder.AddCompletionQueue(/*is_frequently_polled=*/false)};
   queues_[0] = queues[0].get();
   queues_[1] = queues[1].get();
   server_ = builder.BuildAndStart();
@@ -141,7 +144,8 @@ void GrpcListener::Accepted(Lane lane, std::unique_ptr<ServerStream> stream) {
   }
   std::string peer = stream->context()->peer();
   auto connection = std::make_shared<GrpcConnection>(
-      std::move(stream), std::move(peer), /*dialled=*/false, clock_,
+      std::move(stream), std::move(peer), /*dialled=*/false,
+      pollers_[lane == Lane::kControl ? 0 : 1]->wait_driver(), clock_,
       [set = connections_, number = *number] { set->Ended(number); });
   connections_->Started(*number, connection);
   connection->StartAccepted(accept_(connection, lane));

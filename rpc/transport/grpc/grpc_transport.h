@@ -8,7 +8,10 @@
 //                70 ms after a second of idleness. Writes start on the thread that calls WantWrite.
 // Waiting:       after an event a polling thread polls for `spin`, then blocks. It stops polling
 //                after 8 fruitless times, until events come quickly again, and rests from it after
-//                it was preempted (spin_policy.h): other work needs the core more.
+//                it was preempted (spin_policy.h): other work needs the core more. A thread that
+//                waits for a result does the polling thread's work meanwhile (poller.h).
+// Environment:   a program that links this sets GRPC_POLL_STRATEGY=poll before main, unless it is
+//                set; grpc_transport.cc says why.
 // Strangers:     whoever does not speak HTTP/2 within handshake_timeout, or opens no stream within
 //                max_connection_idle, is disconnected by gRPC; what a stream says is the session's
 //                affair.

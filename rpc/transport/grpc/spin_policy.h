@@ -29,6 +29,11 @@ class SpinPolicy {
   Duration spin() const { return spin_; }
   bool enabled() const { return spin_ > Duration::zero(); }
 
+  // Whether to poll at `now` for what is expected soon.
+  bool MayPoll(Time now) const {
+    return enabled() && now >= rests_until_ && fruitless_ < kMaxFruitless;
+  }
+
   // An event came at `now` to a thread that blocked since `blocked_at`: poll for the next one?
   bool ShouldPoll(Time blocked_at, Time now) {
     if (!enabled() || now < rests_until_) return false;

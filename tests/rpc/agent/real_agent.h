@@ -43,18 +43,18 @@ class RealAgent {
 
   Future<std::string> Async(const std::string& to, const std::string& function, Payload payload,
                             CallOptions options = {}) {
-    Promise<std::string> promise;
-    promise.SetSpin(absl::Microseconds(30));
-    Future<std::string> future = promise.future();
-    node_->StartCall(
-        to, node_->Intern(function, "string(string)"), std::move(payload), options,
-        [promise = std::move(promise)](absl::StatusOr<ReceivedPayload> outcome) mutable {
-          if (outcome.ok()) {
-            promise.Set(std::string(AsText(outcome->head.bytes())));
-          } else {
-            promise.Set(outcome.status());
-          }
-        });
+    auto promise = std::make_shared<Promise<std::string>>();
+    Future<std::string> future = promise->future();
+    const CallHandle handle =
+        node_->StartCall(to, node_->Intern(function, "string(string)"), std::move(payload), options,
+                         [promise](absl::StatusOr<ReceivedPayload> outcome) {
+                           if (outcome.ok()) {
+                             promise->Set(std::string(AsText(outcome->head.bytes())));
+                           } else {
+                             promise->Set(outcome.status());
+                           }
+                         });
+    promise->SetWaitDriver(handle.wait_driver());
     return future;
   }
   absl::StatusOr<std::string> Call(const std::string& to, const std::string& function,

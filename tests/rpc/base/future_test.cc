@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,14 +36,80 @@ TEST(Future, WaitEndsAtItsDeadlineAndTheFutureStaysUsable) {
 }
 
 TEST(Future, WakesAWaiterOnAnotherThread) {
-  for (const absl::Duration spin : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
+  Promise<int> promise;
+  Future<int> future = promise.future();
+  std::thread setter([&promise] { promise.Set(9); });
+  EXPECT_THAT(future.Wait(absl::Seconds(20)), IsOkAndHolds(9));
+  setter.join();
+}
+
+// Drives by running one task, or refuses.
+class TestDriver final : public WaitDriver, public WaitDriverSource {
+ public:
+  std::shared_ptr<WaitDriver> wait_driver() override {
+    return std::shared_ptr<WaitDriver>(std::shared_ptr<WaitDriver>(), this);
+  }
+  bool Drive(const std::atomic<bool>& done, absl::Time) override {
+    if (refuse) return false;
+    work();
+    while (!done) std::this_thread::yield();
+    return true;
+  }
+  void Woken() override { ++woken; }
+  void Kick() override { ++kicked; }
+
+  Task work;
+  bool refuse = false;
+  std::atomic<int> woken{0};
+  std::atomic<int> kicked{0};
+};
+
+template <class T>
+std::shared_ptr<WaitDriverSource> Unowned(T& driver) {
+  return std::shared_ptr<WaitDriverSource>(std::shared_ptr<WaitDriverSource>(), &driver);
+}
+
+TEST(Future, AWaiterDoesTheWorkThatBringsTheResult) {
+  TestDriver driver;
+  Promise<int> promise;
+  promise.SetWaitDriver(Unowned(driver));
+  driver.work = [&] { promise.Set(5); };
+  EXPECT_THAT(promise.future().Wait(absl::Seconds(20)), IsOkAndHolds(5));
+  EXPECT_EQ(driver.woken, 0);
+}
+
+TEST(Future, AResultFromElsewhereKicksTheWaiterThatDrives) {
+  TestDriver driver;
+  Promise<int> promise;
+  promise.SetWaitDriver(Unowned(driver));
+  std::thread setter;
+  driver.work = [&] { setter = std::thread([&] { promise.Set(6); }); };
+  EXPECT_THAT(promise.future().Wait(absl::Seconds(20)), IsOkAndHolds(6));
+  setter.join();
+  EXPECT_EQ(driver.kicked, 1);
+  EXPECT_EQ(driver.woken, 0);
+}
+
+TEST(Future, AWaiterThatMayNotDriveSleepsAndIsReportedAsWokenOnce) {
+  TestDriver driver;
+  driver.refuse = true;
+  {
     Promise<int> promise;
-    promise.SetSpin(spin);
-    Future<int> future = promise.future();
-    std::thread setter([&promise] { promise.Set(9); });
-    EXPECT_THAT(future.Wait(absl::Seconds(20)), IsOkAndHolds(9));
+    promise.SetWaitDriver(Unowned(driver));
+    std::thread setter([&promise] { promise.Set(7); });
+    EXPECT_THAT(promise.future().Wait(absl::Seconds(20)), IsOkAndHolds(7));
     setter.join();
   }
+  // Set before, or during, the wait: whoever ended it reported it, or it never began.
+  EXPECT_LE(driver.woken, 1);
+  Promise<int> late;
+  late.SetWaitDriver(Unowned(driver));
+  driver.woken = 0;
+  EXPECT_THAT(late.future().Wait(absl::Milliseconds(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(driver.woken, 1);
+  late.Set(1);
+  EXPECT_EQ(driver.woken, 1);
 }
 
 TEST(Future, ABrokenPromiseCancels) {
