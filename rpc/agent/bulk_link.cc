@@ -40,7 +40,9 @@ void BulkLink::Start(std::shared_ptr<Connection> connection) {
     MutexLock lock(mu_);
     if (state_ == State::kClosed) return;
     connection_ = connection;
-    timer_ = node_->clock().CallAfter(node_->limits().handshake_timeout, [weak = weak_from_this()] {
+    const AgentLimits& limits = node_->limits();
+    const absl::Duration time = dialler_ ? limits.handshake_timeout : limits.hello_timeout;
+    timer_ = node_->clock().CallAfter(time, [weak = weak_from_this()] {
       if (auto self = weak.lock()) {
         {
           MutexLock lock(self->mu_);

@@ -26,7 +26,9 @@ void ControlLink::Start(std::shared_ptr<Connection> connection) {
     MutexLock lock(mu_);
     if (state_ == State::kClosed) return;
     connection_ = connection;
-    timer_ = node_->clock().CallAfter(node_->limits().handshake_timeout, [weak = weak_from_this()] {
+    const AgentLimits& limits = node_->limits();
+    const absl::Duration time = dialler_ ? limits.handshake_timeout : limits.hello_timeout;
+    timer_ = node_->clock().CallAfter(time, [weak = weak_from_this(), time] {
       if (auto self = weak.lock()) {
         {
           MutexLock lock(self->mu_);
@@ -34,8 +36,7 @@ void ControlLink::Start(std::shared_ptr<Connection> connection) {
           if (self->state_ != State::kHello && self->state_ != State::kProof) return;
         }
         self->CloseConnection(absl::DeadlineExceededError(
-            absl::StrCat("the hello was not finished within ",
-                         absl::FormatDuration(self->node_->limits().handshake_timeout))));
+            absl::StrCat("the hello was not finished within ", absl::FormatDuration(time))));
       }
     });
   }

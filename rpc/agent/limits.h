@@ -49,8 +49,12 @@ struct AgentLimits {
   uint64_t max_kept_bytes = uint64_t{4} << 30;
 
   // ---- connection ----
-  // Default: 5 s. From the connection to the end of the hello; silent ones are closed.
+  // Default: 5 s. From dialling a connection to the end of the hello; and from a TCP connection
+  // that comes to its first words.
   absl::Duration handshake_timeout = absl::Seconds(5);
+  // Default: 2.5 s. The same where a connection was accepted, from its stream on. A listener lets a
+  // connection without a stream stay for up to 2 s more: together, strangers are gone within 5 s.
+  absl::Duration hello_timeout = absl::Milliseconds(2500);
   // Default: 5 s. How long a session without peer is tried to be reached before its calls fail.
   absl::Duration connect_timeout = absl::Seconds(5);
   // Default: 5 s. How long a session that lost its connection may be resumed.

@@ -32,8 +32,9 @@ struct GrpcTransportOptions {
   absl::Duration spin = absl::Microseconds(30);
   // Default: 5 s. From the TCP connection to HTTP/2's settings.
   absl::Duration handshake_timeout = absl::Seconds(5);
-  // Default: 5 s. A connection without a stream is closed after this.
-  absl::Duration max_connection_idle = absl::Seconds(5);
+  // Default: 1 s. A connection without a stream, new or left over, is closed after once to twice
+  // this. Ours open theirs at once and end with it.
+  absl::Duration max_connection_idle = absl::Seconds(1);
   // Default: 20 s. A ping on a silent connection; no answer for 10 s cuts it.
   absl::Duration keepalive = absl::Seconds(20);
   // Default: 8. Streams a connection; ours use one.

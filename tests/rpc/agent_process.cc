@@ -1,0 +1,144 @@
+// An agent as a process, for tests: flags in, one line out when it is ready, commands on stdin.
+// Leaves on SIGTERM, on SIGINT, and when stdin ends, and says how that went.
+#include "tests/rpc/agent_process.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "rpc/agent.h"
+#include "rpc/base/options.h"
+#include "rpc/base/status.h"
+#include "rpc/tensor/values.h"
+
+namespace gradwire::rpc::testing {
+namespace {
+
+// A process manager kills after 5 s or more; what remains is for the rest of the exit.
+constexpr absl::Duration kTimeToLeave = absl::Seconds(4);
+
+void Say(const std::string& line) {
+  const std::string words = line + "\n";
+  // One write: lines of two threads don't mix. The test is gone when it fails.
+  if (write(STDOUT_FILENO, words.data(), words.size()) < 0) _exit(1);
+}
+
+std::string LineOf(const absl::StatusOr<std::string>& outcome) {
+  if (!outcome.ok()) return testing::LineOf(outcome.status());
+  return "0 " + absl::CEscape(*outcome);
+}
+
+Registry Functions() {
+  static std::atomic<int64_t> held{0};
+  Registry functions;
+  functions.Bind(kEcho, [](const std::string& text) { return text; })
+      .Bind(kWho, [](CallInfo& call) { return call.caller(); })
+      .Bind(kHeldCount, [] { return held.load(); })
+      .Bind(kHold, [](CallInfo& call, const std::string&) {
+        auto promise = std::make_shared<Promise<std::string>>();
+        Future<std::string> future = promise->future();
+        ++held;
+        call.OnCancel([promise] {
+          --held;
+          promise->Set(absl::CancelledError("given up"));
+        });
+        return future;
+      });
+  return functions;
+}
+
+absl::StatusOr<std::string> Answer(Agent& agent, const std::string& line) {
+  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
+  if (words.size() == 2 && words[0] == "connect") {
+    GW_RETURN_IF_ERROR(agent.Connect(words[1]).status());
+    return std::string("connected");
+  }
+  if (words.size() == 3 && words[0] == "call") {
+    return agent.At(words[1]).Call(kEcho(words[2]), {.timeout = absl::Seconds(20)});
+  }
+  return absl::InvalidArgumentError(absl::StrCat("not a command: ", line));
+}
+
+// Answers commands until `ended` can be read.
+void Serve(Agent& agent, int ended) {
+  std::string heard;
+  bool listening = true;
+  while (true) {
+    pollfd waiting[2] = {{ended, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
+    if (poll(waiting, listening ? 2 : 1, -1) < 0) continue;
+    if (waiting[0].revents != 0) return;
+    char bytes[4096];
+    const ssize_t count = read(STDIN_FILENO, bytes, sizeof(bytes));
+    if (count <= 0) {
+      listening = false;
+      kill(getpid(), SIGTERM);  // one way out
+      continue;
+    }
+    heard.append(bytes, static_cast<size_t>(count));
+    for (size_t end; (end = heard.find('\n')) != std::string::npos; heard.erase(0, end + 1)) {
+      Say(LineOf(Answer(agent, heard.substr(0, end))));
+    }
+  }
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  // Before any thread is made: every thread inherits it, and the signals wait for the one below.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  AgentOptions options;
+  options.functions = Functions();
+  OptionTable table;
+  table.Add({.name = "name"}, &options.name);
+  table.Add({.name = "job"}, &options.job);
+  table.Add({.name = "listen"}, &options.listen);
+  table.Add({.name = "peers"}, &options.peers);
+  table.Add({.name = "token-file"}, &options.token_file);
+  table.Add({.name = "insecure-transport"}, &options.insecure_transport);
+  table.Add({.name = "handshake-timeout"}, &options.limits.handshake_timeout);
+  table.Add({.name = "liveness-timeout"}, &options.limits.liveness_timeout);
+  table.Add({.name = "resume-window"}, &options.limits.resume_window);
+  const auto parsed =
+      table.Parse(arguments, [](const std::string&) { return std::nullopt; }, FileSystem::Real());
+  if (!parsed.ok()) {
+    Say(testing::LineOf(parsed.status()));
+    return 2;
+  }
+  absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Start(std::move(options));
+  if (!agent.ok()) {
+    Say(testing::LineOf(agent.status()));
+    return 1;
+  }
+  int ended[2];
+  if (pipe(ended) != 0) return 1;
+  std::thread leaving([&] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    Say(absl::StrCat("left ", testing::LineOf((*agent)->Leave(kTimeToLeave))));
+    close(ended[1]);
+  });
+  Say(absl::StrCat("ready ", (*agent)->incarnation().value, " ", (*agent)->address()));
+  Serve(**agent, ended[0]);
+  leaving.join();
+  return 0;
+}
+
+}  // namespace
+}  // namespace gradwire::rpc::testing
+
+int main(int argc, char** argv) {
+  return gradwire::rpc::testing::Main(std::vector<std::string>(argv + 1, argv + argc));
+}
