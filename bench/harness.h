@@ -24,6 +24,7 @@ namespace gradwire::bench {
 struct Settings {
   int rounds = 5;
   bool quick = false;  // a moment: that it runs, not what it says
+  std::string only;    // rows whose names contain this
 };
 
 inline Settings ParseSettings(int argc, char** argv) {
@@ -35,8 +36,10 @@ inline Settings ParseSettings(int argc, char** argv) {
       settings.rounds = 1;
     } else if (argument.substr(0, 9) == "--rounds=") {
       settings.rounds = std::max(1, std::atoi(argument.data() + 9));
+    } else if (argument.substr(0, 7) == "--only=") {
+      settings.only = std::string(argument.substr(7));
     } else if (argument == "--help") {
-      std::printf("usage: %s [--quick] [--rounds=N]\n", argv[0]);
+      std::printf("usage: %s [--quick] [--rounds=N] [--only=PART OF A ROW'S NAME]\n", argv[0]);
       std::exit(0);
     }
   }
@@ -68,6 +71,7 @@ inline double Median(std::vector<double> values) {
 // Runs product and peer alternately and prints the row. Both return the same kind of number.
 inline double Compare(const Settings& settings, const char* name, const char* unit,
                       const std::function<double()>& product, const std::function<double()>& peer) {
+  if (absl::string_view(name).find(settings.only) == absl::string_view::npos) return 0;
   std::vector<double> ratios, products, peers;
   for (int round = 0; round < settings.rounds; ++round) {
     // The order changes every round, so that a drift within it favours nobody.

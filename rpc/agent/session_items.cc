@@ -7,6 +7,9 @@
 
 namespace gradwire::rpc {
 namespace {
+// Items that a batch being processed gathers before they leave (of 16, 32 and all: best at 64 calls
+// in flight, and no worse at 1).
+constexpr size_t kPartItems = 32;
 // A gap is asked for again after this long; the answer takes a round trip.
 constexpr absl::Duration kGapPatience = absl::Milliseconds(5);
 // Wire overhead of an item beside its bytes, estimated from above: fields with fixed width and
@@ -53,7 +56,9 @@ void Session::PlaceBytesLocked(TransferClass which, Payload payload, OutboxItem&
 }
 
 void Session::WantWriteLocked(Todo& todo) {
-  if (state_ != State::kAttached || cork_ > 0) return;
+  if (state_ != State::kAttached) return;
+  // A long batch leaves in parts, so that both ends work at the same time.
+  if (cork_ > 0 && outbox_.size() - next_send_ < kPartItems) return;
   if (next_send_ < outbox_.size() || force_frame_) todo.write = connection_;
 }
 
