@@ -4,6 +4,7 @@
 // number means little and a ratio of two numbers from different runs nothing. A bench prints, for
 // scripts/bench and for people,
 //   ROW <tab> name <tab> ratio <tab> min..max of the rounds <tab> product and peer with unit
+// A row that is no ratio (memory, an idle process's share of a core) has the figure itself there.
 #pragma once
 
 #include <sys/utsname.h>
@@ -94,6 +95,20 @@ inline double Compare(const Settings& settings, const char* name, const char* un
               Median(peers), unit);
   std::fflush(stdout);
   return ratio;
+}
+
+// Prints a row that is a figure by itself, measured once a round.
+inline double Report(const Settings& settings, const char* name, const char* unit,
+                     const std::function<double()>& measure) {
+  if (absl::string_view(name).find(settings.only) == absl::string_view::npos) return 0;
+  std::vector<double> values;
+  for (int round = 0; round < settings.rounds; ++round) values.push_back(measure());
+  const double value = Median(values);
+  std::printf("ROW\t%s\t%.3f\t%.3f..%.3f\t%.4g %s\n", name, value,
+              *std::min_element(values.begin(), values.end()),
+              *std::max_element(values.begin(), values.end()), value, unit);
+  std::fflush(stdout);
+  return value;
 }
 
 }  // namespace gradwire::bench

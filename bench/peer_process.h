@@ -57,12 +57,19 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   bool ok() const { return ok_; }
+  pid_t pid() const { return pid_; }
 
-  // The number that it answers; ends the program if there is none.
-  double Ask(const std::string& line) {
+  // The line that it answers.
+  std::string AskText(const std::string& line) {
     std::fprintf(to_, "%s\n", line.c_str());
     std::fflush(to_);
-    const std::string answer = ReadLine();
+    std::string answer = ReadLine();
+    if (!answer.empty() && answer.back() == '\n') answer.pop_back();
+    return answer;
+  }
+  // The number that it answers; ends the program if there is none.
+  double Ask(const std::string& line) {
+    const std::string answer = AskText(line);
     char* end = nullptr;
     const double number = std::strtod(answer.c_str(), &end);
     if (end == answer.c_str()) {
