@@ -53,6 +53,10 @@ struct AgentOptions {
   // "tcp://host:port", served by the agent that listens there; "file:///folder", which all reach;
   // "static:name=host:port,…", a list that all have.
   std::string rendezvous = {};
+  // Default: false. Serves the tcp:// rendezvous, which is done anyway where `listen` or
+  // `advertise` is its address. With an empty `rendezvous` it serves at the address where it
+  // listens.
+  bool serve_rendezvous = false;
   // Default: 0: open. Agents come and go, have no ranks, and Start waits for nobody. N: Start waits
   // until N agents are there, which have ranks 0 … N-1. All must say the same.
   int world_size = 0;

@@ -47,7 +47,7 @@ absl::StatusOr<RendezvousConfig> ReadRendezvous(absl::string_view rendezvous,
 }
 
 JobMembership::JobMembership(Options options, RendezvousConfig config,
-                             std::unique_ptr<RendezvousStore> store, Clock* clock, Rng& rng)
+                             std::shared_ptr<RendezvousStore> store, Clock* clock, Rng& rng)
     : options_(std::move(options)),
       config_(std::move(config)),
       clock_(clock),

@@ -2,7 +2,7 @@
 // where the others are, finds those who come or move later, and leaves.
 //
 // Semantics:     rpc/cluster/README.md; every kind of rendezvous is a RendezvousStore here.
-// Ownership:     owns the store. Destroy it before the node's executor and after the node.
+// Ownership:     shares the store. Destroy it before the node's executor and after the node.
 // Thread-safety: all methods thread-safe; mu_ is a leaf. Join, Find and Leave block: not on polling
 //                threads.
 // Waiting:       Join until join_timeout; everything else a few seconds at most. Sessions never
@@ -43,7 +43,7 @@ class JobMembership : public std::enable_shared_from_this<JobMembership> {
   };
 
   // `clock` outlives this.
-  JobMembership(Options options, RendezvousConfig config, std::unique_ptr<RendezvousStore> store,
+  JobMembership(Options options, RendezvousConfig config, std::shared_ptr<RendezvousStore> store,
                 Clock* clock, Rng& rng);
 
   // Starts to join as somebody who listens at `address` ("": nowhere). Once.
@@ -82,7 +82,7 @@ class JobMembership : public std::enable_shared_from_this<JobMembership> {
   const RendezvousConfig config_;
   Clock* const clock_;
   const uint64_t instance_;
-  const std::unique_ptr<RendezvousStore> store_;
+  const std::shared_ptr<RendezvousStore> store_;
 
   mutable Mutex mu_;
   absl::Time join_deadline_ GW_GUARDED_BY(mu_);

@@ -49,9 +49,10 @@ struct NodeOptions {
   // Default: none. Finds the address of a peer that AddPeer gave none for, or that did not answer
   // at the one it gave: it may have been started again somewhere else.
   ResolveFn resolve;
-  // Default: none. Hears that a session is over, with the incarnation of the peer (0: it was never
-  // reached). On any thread; short.
-  std::function<void(const PeerIdentity& peer, const absl::Status& why)> on_session_end;
+  // Default: none. Hears that a session is over; `peer` has incarnation 0 if it was never reached.
+  // Its calls were cancelled before. On any thread; short.
+  std::function<void(const PeerIdentity& peer, SessionId session, const absl::Status& why)>
+      on_session_end;
 
   // The seams; all outlive the Node.
   Transport* transport = nullptr;

@@ -389,9 +389,9 @@ void NodeImpl::OnBulkLost(const std::shared_ptr<Session>& session) {
 
 void NodeImpl::OnBuried(const std::shared_ptr<Session>& session, const absl::Status& why) {
   std::vector<Promise<void>> connecting;
+  const SessionId id = session->id();
   {
     MutexLock lock(mu_);
-    const SessionId id = session->id();
     sessions_.erase(id.value);
     --session_count_;
     const auto found = peers_.find(session->peer_name());
@@ -407,7 +407,7 @@ void NodeImpl::OnBuried(const std::shared_ptr<Session>& session, const absl::Sta
   }
   for (Promise<void>& promise : connecting) promise.Set(why);
   if (options_.on_session_end) {
-    options_.on_session_end({session->peer_name(), session->peer_incarnation()}, why);
+    options_.on_session_end({session->peer_name(), session->peer_incarnation()}, id, why);
   }
 }
 
