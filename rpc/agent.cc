@@ -50,11 +50,14 @@ absl::StatusOr<Peer> Agent::Connect(int rank) {
     absl::StatusOr<Peer> peer = Connect(known);
     if (peer.ok() || !core_->membership->asks()) return peer;
     // Its holder may have died, and another one have its rank.
-    const absl::StatusOr<std::string> holder = core_->membership->FindRank(rank, *core_->node);
+    const absl::StatusOr<std::string> holder =
+        core_->membership->FindRank(rank, absl::ZeroDuration(), *core_->node);
     if (!holder.ok() || *holder == known) return peer;
     return Connect(*holder);
   }
-  GW_ASSIGN_OR_RETURN(const std::string name, core_->membership->FindRank(rank, *core_->node));
+  GW_ASSIGN_OR_RETURN(
+      const std::string name,
+      core_->membership->FindRank(rank, core_->membership->find_timeout(), *core_->node));
   return Connect(name);
 }
 

@@ -211,6 +211,7 @@ absl::Status AgentCore::Join(const AgentOptions& options, const std::string& tol
 }
 
 absl::Status AgentCore::Leave(absl::Duration timeout) {
+  const absl::Time deadline = Clock::Real().Now() + timeout;
   if (const absl::Status left = membership->Leave(timeout); !left.ok()) {
     GW_LOG(INFO) << "the rendezvous was not told that this agent leaves"
                  << Kv("agent", node->name()) << Kv("why", left.ToString());
@@ -218,7 +219,7 @@ absl::Status AgentCore::Leave(absl::Duration timeout) {
   const absl::Status why = absl::UnavailableError(absl::StrCat(node->name(), " left"));
   if (service != nullptr) service->Close(why);
   node->Close(why);
-  return node->Join(timeout);
+  return node->Join(std::max(absl::ZeroDuration(), deadline - Clock::Real().Now()));
 }
 
 }  // namespace gradwire::rpc

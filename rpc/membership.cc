@@ -154,22 +154,21 @@ absl::Status JobMembership::Find(const std::string& name, Node& node) {
   return node.AddPeer(found.name, found.address);
 }
 
-absl::StatusOr<std::string> JobMembership::FindRank(int rank, Node& node) {
-  if (asks()) {
-    const absl::StatusOr<Member> found =
-        store_->ResolveRank(rank, options_.find_timeout).Wait(options_.find_timeout + kGrace);
-    if (found.ok()) {
-      Learn(*found);
-      if (found->name != options_.name && !found->address.empty()) {
-        GW_RETURN_IF_ERROR(node.AddPeer(found->name, found->address));
-      }
-      return found->name;
+absl::StatusOr<std::string> JobMembership::FindRank(int rank, absl::Duration timeout, Node& node) {
+  {
+    MutexLock lock(mu_);
+    if (!asks() || rank < 0 || (world_size_ > 0 && rank >= world_size_)) {
+      return absl::NotFoundError(absl::StrCat("agent ", options_.name, " knows ", by_rank_.size(),
+                                              " ranks; there is no rank ", rank));
     }
-    return WithContext(found.status(), absl::StrCat("agent ", options_.name));
   }
-  MutexLock lock(mu_);
-  return absl::NotFoundError(absl::StrCat("agent ", options_.name, " knows ", by_rank_.size(),
-                                          " ranks; there is no rank ", rank));
+  absl::StatusOr<Member> found = store_->ResolveRank(rank, timeout).Wait(timeout + kGrace);
+  GW_RETURN_IF_ERROR(found.status(), _ << "agent " << options_.name);
+  Learn(*found);
+  if (found->name != options_.name && !found->address.empty()) {
+    GW_RETURN_IF_ERROR(node.AddPeer(found->name, found->address));
+  }
+  return std::move(found->name);
 }
 
 std::string JobMembership::NameOfRank(int rank) const {

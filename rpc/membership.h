@@ -54,9 +54,9 @@ class JobMembership : public std::enable_shared_from_this<JobMembership> {
   absl::Status Finish(const Membership& joined, Node& node);
 
   // Looks `name`, or whoever has `rank`, up in the rendezvous and tells the node where it listens.
-  // Waits find_timeout for it to come. NOT_FOUND, with those who are there.
+  // Waits find_timeout, or `timeout`, for it to come. NOT_FOUND, with those who are there.
   absl::Status Find(const std::string& name, Node& node);
-  absl::StatusOr<std::string> FindRank(int rank, Node& node);
+  absl::StatusOr<std::string> FindRank(int rank, absl::Duration timeout, Node& node);
   // Who has `rank` as far as is known here; "": nobody.
   std::string NameOfRank(int rank) const;
 
@@ -70,6 +70,7 @@ class JobMembership : public std::enable_shared_from_this<JobMembership> {
   absl::Status Leave(absl::Duration timeout);
 
   // As far as known: itself first-hand, the others as of the join or their last look-up.
+  absl::Duration find_timeout() const { return options_.find_timeout; }
   Member self() const;
   int world_size() const;
   std::vector<Member> members() const;  // those with a rank, in its order

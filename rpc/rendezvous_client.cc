@@ -261,8 +261,8 @@ void RendezvousClient::State::JoinAgain(const absl::Status& why) {
     joining_again = true;
     request = registered;
   }
-  GW_LOG(WARNING) << "the rendezvous is lost; calls go on, joins wait" << Kv("agent", request->name)
-                  << Kv("rendezvous", address) << Kv("why", why.message());
+  GW_LOG(INFO) << "the rendezvous is lost; calls go on, joins wait" << Kv("agent", request->name)
+               << Kv("rendezvous", address) << Kv("why", why.message());
   const std::string name = request->name;
   request->timeout = absl::InfiniteDuration();
   Join(*std::move(request), /*again=*/true)

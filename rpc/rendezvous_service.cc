@@ -25,8 +25,8 @@ void RendezvousService::Bind(Registry& functions) {
             [self](CallInfo& call, WireFind wire) { return self->Find(call, std::move(wire)); },
             {.run = kInline})
       .Bind(kRendezvousLeave,
-            [self](const std::string& name, uint64_t incarnation) {
-              return self->Leave(name, incarnation);
+            [self](CallInfo& call, const std::string& name, uint64_t incarnation) {
+              return self->Leave(call, name, incarnation);
             },
             {.run = kInline});
 }
@@ -58,7 +58,16 @@ Future<WireFound> RendezvousService::Find(CallInfo& call, WireFind wire) {
   return found.ThenInline([](const absl::StatusOr<Member>& outcome) { return ToWire(outcome); });
 }
 
-Future<WireVerdict> RendezvousService::Leave(const std::string& name, uint64_t incarnation) {
+Future<WireVerdict> RendezvousService::Leave(CallInfo& call, const std::string& name,
+                                             uint64_t incarnation) {
+  {
+    MutexLock lock(mu_);
+    const auto found = lives_.find(Caller(call.caller(), call.caller_incarnation().value));
+    if (found == lives_.end() || found->second.name != name) {
+      return Future<WireVerdict>(
+          absl::PermissionDeniedError("only who joined under a name may leave it"));
+    }
+  }
   return store_.Leave(name, Incarnation{incarnation}).ThenInline([](const absl::Status& left) {
     return ToWire(left);
   });

@@ -4,6 +4,7 @@
 // Thread-safety: all methods thread-safe. Handlers are short and run on the polling thread.
 // The dead:      a process that joined keeps its session to this agent; when that is buried, the
 //                process is reported dead to the store (unless it has left).
+// Trust:         whoever has the job token may join; only who joined under a name may leave it.
 // Limits:        EmbeddedStore's; one entry a session.
 #pragma once
 
@@ -48,7 +49,8 @@ class RendezvousService : public std::enable_shared_from_this<RendezvousService>
 
   Future<WireJoined> Join(CallInfo& call, WireJoin wire) GW_EXCLUDES(mu_);
   Future<WireFound> Find(CallInfo& call, WireFind wire);
-  Future<WireVerdict> Leave(const std::string& name, uint64_t incarnation);
+  Future<WireVerdict> Leave(CallInfo& call, const std::string& name, uint64_t incarnation)
+      GW_EXCLUDES(mu_);
 
   EmbeddedStore store_;
   Clock* const clock_;

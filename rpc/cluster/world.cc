@@ -29,7 +29,9 @@ absl::Status Held(const JoinRequest& request, const Member& holder) {
   return absl::AlreadyExistsError(absl::StrCat(
       "the name ", request.name, " is in use",
       holder.address.empty() ? "" : absl::StrCat(" at ", holder.address), " (incarnation ",
-      holder.incarnation.value, "); give this process another name, or end the other one"));
+      holder.incarnation.value, "); this one, ",
+      request.address.empty() ? "which listens nowhere" : absl::StrCat("at ", request.address),
+      ", needs another name, or the other one has to end"));
 }
 
 absl::Status Replaced(const JoinRequest& request, const Member& holder) {
@@ -139,8 +141,10 @@ absl::StatusOr<int> World::ChooseRank(const JoinRequest& request, const Entry* l
     const Entry* const other = HolderOf(request.rank);
     if (other != nullptr && other->live && other->member.name != request.name) {
       return absl::AlreadyExistsError(
-          absl::StrCat("rank ", request.rank, ", which ", request.name, " asks for, is held by ",
-                       Shown(other->member), "; give all processes a rank of their own, or none"));
+          absl::StrCat("rank ", request.rank, ", which ", request.name,
+                       request.address.empty() ? "" : absl::StrCat(" (", request.address, ")"),
+                       " asks for, is held by ", Shown(other->member),
+                       "; give all processes a rank of their own, or none"));
     }
     return request.rank;
   }
