@@ -42,6 +42,7 @@ Registry Functions() {
   Registry functions;
   functions.Bind(kEcho, [](const std::string& text) { return text; })
       .Bind(kWho, [](CallInfo& call) { return call.caller(); })
+      .Bind(kPid, [] { return int64_t{getpid()}; })
       .Bind(kHeldCount, [] { return held.load(); })
       .Bind(kHold, [](CallInfo& call, const std::string&) {
         auto promise = std::make_shared<Promise<std::string>>();

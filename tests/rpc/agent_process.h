@@ -25,6 +25,7 @@ inline constexpr Function<std::string(std::string)> kEcho{"test.echo"};
 inline constexpr Function<std::string(std::string)> kHold{"test.hold"};
 // How many kHold run.
 inline constexpr Function<int64_t()> kHeldCount{"test.held_count"};
+inline constexpr Function<int64_t()> kPid{"test.pid"};
 inline constexpr Function<std::string()> kWho{"test.who"};
 
 // The process dies with this object, and with the test's process.
@@ -52,6 +53,8 @@ class AgentProcess {
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout = absl::Seconds(30));
 
   void Signal(int signal);
+  // SIGSTOP, and every thread of it stands still. SIGCONT lets it go on.
+  void Pause();
   // How it ended, as waitpid tells it. DEADLINE_EXCEEDED.
   absl::StatusOr<int> WaitForEnd(absl::Duration timeout);
 

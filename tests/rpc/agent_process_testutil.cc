@@ -144,6 +144,13 @@ void AgentProcess::Signal(int signal) {
   if (pid_ > 0) kill(pid_, signal);
 }
 
+void AgentProcess::Pause() {
+  Signal(SIGSTOP);
+  int status = 0;
+  waitpid(pid_, &status, WUNTRACED);
+  if (!WIFSTOPPED(status)) pid_ = -1;  // it has ended instead
+}
+
 absl::StatusOr<int> AgentProcess::WaitForEnd(absl::Duration timeout) {
   if (pid_ <= 0) return absl::FailedPreconditionError("it has been waited for");
   if (!WaitFor(pid_fd_.get(), Clock::Real().Now() + timeout)) {
