@@ -3,11 +3,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/base/log.h"
 
 namespace gradwire::rpc {
 namespace {
 // How long a last word may take to leave.
 constexpr absl::Duration kLinger = absl::Seconds(1);
+
+// The acceptor's side of a hello that came to nothing; the dialler has it as a status. Dial races
+// and sessions that are over are no trouble.
+void LogRefusal(const Hello& hello, const std::string& from, const absl::Status& why) {
+  if (absl::IsAborted(why) || hello.resume) return;
+  GW_LOG_EVERY_KEY(WARNING, absl::Seconds(10), hello.name)
+      << "no session with an agent that dialled" << Kv("agent", Escaped(hello.name))
+      << Kv("from", Escaped(from)) << Kv("why", std::string(why.message()));
+}
 }  // namespace
 
 ControlLink::ControlLink(std::shared_ptr<NodeImpl> node, std::shared_ptr<Session> session,
@@ -58,6 +68,10 @@ void ControlLink::WriteDueLocked(BufferList& out) {
     case Due::kDone:
       done_written_ = node_->clock().Now();
       writer.SetHelloDone(MakeHelloDone(node_->self(), hello_, reply_));
+      break;
+    case Due::kGoodbye:
+      writer.SetGoodbye(
+          {static_cast<uint32_t>(refused_->code()), std::string(refused_->message())});
       break;
   }
   writer.Finish(out);
@@ -125,6 +139,7 @@ void ControlLink::OnMessage(BufferList message) {
       break;
     case State::kProof:
       if (frame_.hello_done) return OnHelloDone(*frame_.hello_done);
+      if (frame_.goodbye) return OnHelloGoodbye(*frame_.goodbye);
       // The hello again, or items that overtook the proof: the peer will send them again.
       frame_ = FrameView();  // a stranger's items take no memory while we wait
       return;
@@ -156,6 +171,7 @@ void ControlLink::OnHello(const Hello& hello) {
     connection->WantWrite();
   } else {
     ++node_->env().stats.hellos_refused;
+    LogRefusal(hello, connection->peer_address(), refusal);
     connection->CloseAfterWrites(refusal, kLinger);
   }
 }
@@ -172,6 +188,7 @@ void ControlLink::OnHelloReply(const HelloReply& reply) {
   }
   absl::Status accepted = CheckHelloReply(node_->self(), hello, reply);
   uint64_t link = 0;
+  bool say_why = false;
   if (accepted.ok()) {
     {
       // Before the session attaches: it wants to write at once, and the proof goes first.
@@ -192,10 +209,15 @@ void ControlLink::OnHelloReply(const HelloReply& reply) {
     } else {
       refused_ = accepted;
       if (reply.status_code != 0) refused_by_ = Incarnation{reply.incarnation};
+      // It took us and we don't take it: it should know why.
+      say_why = reply.status_code == 0 && !absl::IsAborted(accepted);
+      if (say_why) due_ = Due::kGoodbye;
     }
   }
   if (accepted.ok()) {
     connection->WantWrite();
+  } else if (say_why && connection != nullptr) {
+    connection->CloseAfterWrites(accepted, kLinger);
   } else {
     CloseConnection(accepted);
   }
@@ -233,19 +255,40 @@ void ControlLink::OnHelloDone(const HelloDone& done) {
   connection->WantWrite();
 }
 
+void ControlLink::OnHelloGoodbye(const Goodbye& goodbye) {
+  const absl::Status why =
+      absl::UnavailableError(absl::StrCat("it ended the hello: ", goodbye.status_message));
+  Hello hello;
+  std::string from;
+  bool refused = false;
+  {
+    MutexLock lock(mu_);
+    if (connection_ == nullptr) return;
+    hello = hello_;
+    from = connection_->peer_address();
+    refused = reply_.status_code != 0;
+  }
+  if (!refused) LogRefusal(hello, from, why);
+  CloseConnection(why);
+}
+
 // A reply that says no after one that said yes.
 void ControlLink::Refuse(const absl::Status& why) {
   std::shared_ptr<Connection> connection;
+  Hello hello;
   {
     MutexLock lock(mu_);
     if (state_ == State::kClosed) return;
+    hello = hello_;
     reply_.status_code = static_cast<uint32_t>(why.code());
     reply_.status_message = std::string(why.message());
     reply_.proof.clear();
     due_ = Due::kReply;
     connection = connection_;
   }
-  if (connection != nullptr) connection->CloseAfterWrites(why, kLinger);
+  if (connection == nullptr) return;
+  LogRefusal(hello, connection->peer_address(), why);
+  connection->CloseAfterWrites(why, kLinger);
 }
 
 void ControlLink::CloseConnection(const absl::Status& why) {

@@ -35,6 +35,7 @@ class ControlLink final : public ConnectionHandler,
   void OnHello(const Hello& hello);
   void OnHelloReply(const HelloReply& reply);
   void OnHelloDone(const HelloDone& done);
+  void OnHelloGoodbye(const Goodbye& goodbye);
   void Refuse(const absl::Status& why);
   void CloseConnection(const absl::Status& why);
   void WriteDueLocked(BufferList& out) GW_REQUIRES(mu_);
@@ -51,7 +52,7 @@ class ControlLink final : public ConnectionHandler,
   Hello hello_ GW_GUARDED_BY(mu_);
   HelloReply reply_ GW_GUARDED_BY(mu_);
   // Which message of the hello waits to be written.
-  enum class Due { kNothing, kHello, kReply, kDone };
+  enum class Due { kNothing, kHello, kReply, kDone, kGoodbye };
   Due due_ GW_GUARDED_BY(mu_) = Due::kNothing;
   bool confirmed_ GW_GUARDED_BY(mu_) = false;  // dialler: the peer has our proof
   absl::Time done_written_ GW_GUARDED_BY(mu_) = absl::InfinitePast();

@@ -51,7 +51,8 @@ NodeImpl::Verdict NodeImpl::JudgeLocked(const Hello& hello) {
   if (theirs < entry.last_incarnation) {
     verdict.refusal = absl::FailedPreconditionError(
         absl::StrCat("incarnation ", theirs.value, " of ", hello.name, " is over; ",
-                     entry.last_incarnation.value, " has been seen"));
+                     entry.last_incarnation.value,
+                     " has been seen: it was restarted, or the name is used twice"));
     return verdict;
   }
   const std::shared_ptr<Session>& existing = entry.session;

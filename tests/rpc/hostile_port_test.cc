@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -317,6 +318,8 @@ TEST(HostilePort, TenThousandStrangersChangeNothing) {
   auto late = Agent::Start({.name = "late", .peers = "door=" + door->address()});
   ASSERT_THAT(late, IsOk());
   EXPECT_THAT((*late)->At("door").Call(kWho()), IsOkAndHolds("late"));
+  door->Signal(SIGTERM);
+  EXPECT_THAT(door->WaitForEnd(absl::Seconds(30)), IsOkAndHolds(0));
 }
 
 }  // namespace
