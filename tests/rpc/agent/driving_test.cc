@@ -75,13 +75,14 @@ TEST_P(Driving, TheResultArrivesOnTheThreadThatWaits) {
   // The polling thread keeps the queue when this thread was away for long, so not every one.
   ASSERT_TRUE(WaitUntil(
       [&] {
-        std::atomic<std::thread::id> thread{};
+        // Shared: where another thread completes it, Wait may return before OnReady has run.
+        auto thread = std::make_shared<std::atomic<std::thread::id>>();
         Payload payload;
         payload.head = Buffer::FromString("x");
         Future<std::string> future = a.Async("b", "echo.inline", std::move(payload));
-        future.OnReady([&](const auto&) { thread = std::this_thread::get_id(); });
+        future.OnReady([thread](const auto&) { *thread = std::this_thread::get_id(); });
         EXPECT_THAT(future.Wait(absl::Seconds(60)), IsOkAndHolds("x"));
-        here += thread.load() == std::this_thread::get_id();
+        here += thread->load() == std::this_thread::get_id();
         return here >= 100;
       },
       absl::Seconds(60)));
