@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "rpc/agent.h"
+#include "rpc/base/log.h"
 #include "rpc/base/options.h"
 #include "rpc/base/status.h"
 #include "rpc/tensor/values.h"
@@ -23,8 +24,9 @@
 namespace gradwire::rpc::testing {
 namespace {
 
-// A process manager kills after 5 s or more; what remains is for the rest of the exit.
-constexpr absl::Duration kTimeToLeave = absl::Seconds(4);
+// A process manager kills after 5 s or more. For the goodbyes, then for handlers to return.
+constexpr absl::Duration kTimeToLeave = absl::Seconds(3);
+constexpr absl::Duration kTimeToEnd = absl::Seconds(1);
 
 void Say(const std::string& line) {
   const std::string words = line + "\n";
@@ -43,6 +45,12 @@ Registry Functions() {
   functions.Bind(kEcho, [](const std::string& text) { return text; })
       .Bind(kWho, [](CallInfo& call) { return call.caller(); })
       .Bind(kPid, [] { return int64_t{getpid()}; })
+      .Bind(kStuck,
+            [] {
+              ++held;
+              Promise<void> never;
+              while (true) (void)never.future().Wait(absl::Hours(1));
+            })
       .Bind(kHeldCount, [] { return held.load(); })
       .Bind(kHold, [](CallInfo& call, const std::string&) {
         auto promise = std::make_shared<Promise<std::string>>();
@@ -125,14 +133,20 @@ int Main(const std::vector<std::string>& arguments) {
   }
   int ended[2];
   if (pipe(ended) != 0) return 1;
-  std::thread leaving([&] {
+  Promise<void> destroyed;
+  std::thread leaving([&, gone = destroyed.future()] {
     int signal = 0;
     sigwait(&signals, &signal);
     Say(absl::StrCat("left ", testing::LineOf((*agent)->Leave(kTimeToLeave))));
     close(ended[1]);
+    if (gone.Wait(kTimeToEnd).ok()) return;
+    GW_LOG(ERROR) << "a handler has not returned; ending without it";
+    _exit(1);
   });
   Say(absl::StrCat("ready ", (*agent)->incarnation().value, " ", (*agent)->address()));
   Serve(**agent, ended[0]);
+  agent->reset();  // waits for handlers that run
+  destroyed.Set(absl::OkStatus());
   leaving.join();
   return 0;
 }

@@ -23,7 +23,9 @@ namespace gradwire::rpc::testing {
 inline constexpr Function<std::string(std::string)> kEcho{"test.echo"};
 // Never returns; ends when the caller gives it up.
 inline constexpr Function<std::string(std::string)> kHold{"test.hold"};
-// How many kHold run.
+// Never returns, and keeps its thread.
+inline constexpr Function<void()> kStuck{"test.stuck"};
+// How many kHold and kStuck run.
 inline constexpr Function<int64_t()> kHeldCount{"test.held_count"};
 inline constexpr Function<int64_t()> kPid{"test.pid"};
 inline constexpr Function<std::string()> kWho{"test.who"};

@@ -194,6 +194,35 @@ TEST(ProcessFaults, ATerminatedAgentLeavesWithAWord) {
   EXPECT_LT(Clock::Real().Now() - start, absl::Seconds(5));
 }
 
+TEST(ProcessFaults, ATerminatedAgentDoesNotWaitForAPausedPeer) {
+  const auto b = AgentProcess::Start({"--name=b"});
+  ASSERT_THAT(b->status(), IsOk());
+  const auto c = AgentProcess::Start({"--name=c", "--peers=b=" + b->address()});
+  ASSERT_THAT(c->status(), IsOk());
+  EXPECT_THAT(c->Ask("call b x"), IsOkAndHolds("x"));
+  c->Pause();
+  b->Signal(SIGTERM);
+  EXPECT_THAT(b->WaitForEnd(absl::Seconds(5)), IsOkAndHolds(0));
+}
+
+TEST(ProcessFaults, ATerminatedAgentDoesNotWaitForAHandlerThatNeverReturns) {
+  const auto b = AgentProcess::Start({"--name=b"});
+  ASSERT_THAT(b->status(), IsOk());
+  const auto a = StartCaller(*b);
+  const Peer peer = a->At("b");
+  const Future<void> stuck = peer.Async(kStuck());
+  ASSERT_TRUE(WaitUntil([&] {
+    const absl::StatusOr<int64_t> held = peer.Call(kHeldCount());
+    return held.ok() && *held == 1;
+  }));
+  b->Signal(SIGTERM);
+  EXPECT_THAT(stuck.Wait(kPatience), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("b left")));
+  const absl::StatusOr<int> end = b->WaitForEnd(absl::Seconds(5));
+  ASSERT_THAT(end, IsOk());
+  EXPECT_EQ(WEXITSTATUS(*end), 1);
+  EXPECT_THAT(b->Log(), HasSubstr("a handler has not returned"));
+}
+
 // ---- who is not let in ----
 
 // Whether the process has logged a warning with all of `words`.
