@@ -219,7 +219,7 @@ TEST(ProcessFaults, ATerminatedAgentDoesNotWaitForAHandlerThatNeverReturns) {
   EXPECT_THAT(stuck.Wait(kPatience), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("b left")));
   const absl::StatusOr<int> end = b->WaitForEnd(absl::Seconds(5));
   ASSERT_THAT(end, IsOk());
-  EXPECT_EQ(WEXITSTATUS(*end), 1);
+  EXPECT_EQ(WEXITSTATUS(*end), 1) << b->Log();
   EXPECT_THAT(b->Log(), HasSubstr("a handler has not returned"));
 }
 
