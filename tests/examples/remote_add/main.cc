@@ -15,9 +15,9 @@ inline constexpr rpc::Function<at::Tensor(at::Tensor, at::Tensor)> kAdd{"demo.ad
 absl::Status Serve(const std::string& address) {
   rpc::Registry functions;
   functions.Bind(kAdd, [](const at::Tensor& a, const at::Tensor& b) { return at::add(a, b); });
-  GW_ASSIGN_OR_RETURN(auto agent, rpc::Agent::Start({.name = "server0",
-                                                     .listen = address,
-                                                     .functions = functions}));
+  GW_ASSIGN_OR_RETURN(
+      auto agent,
+      rpc::Agent::Start({.name = "server0", .listen = address, .functions = functions}));
   std::cout << "server0 listens on " << agent->address() << std::endl;
   std::cin.get();  // until Enter
   return agent->Leave(absl::Seconds(5));
