@@ -107,7 +107,7 @@ absl::Status JobMembership::ReachListed(Node& node, absl::Time deadline) {
   for (auto& [member, connected] : waiting) {
     while (true) {
       const absl::Duration left = std::max(absl::ZeroDuration(), deadline - clock_->Now());
-      const absl::Status status = connected.Wait(left);
+      absl::Status status = connected.Wait(left);
       if (status.ok()) break;
       if (connected.ready() && !MayPass(status)) {
         return WithContext(status, absl::StrCat("the world of ", options_.name));

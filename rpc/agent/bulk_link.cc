@@ -12,11 +12,13 @@ constexpr absl::Duration kLinger = absl::Seconds(1);
 
 std::vector<TransferProgress> ToWire(const std::vector<ReceivedProgress>& progress) {
   std::vector<TransferProgress> out;
+  out.reserve(progress.size());
   for (const ReceivedProgress& p : progress) out.push_back({p.transfer, p.received_bytes});
   return out;
 }
 std::vector<ReceivedProgress> FromWire(const std::vector<TransferProgress>& progress) {
   std::vector<ReceivedProgress> out;
+  out.reserve(progress.size());
   for (const TransferProgress& p : progress) out.push_back({p.transfer, p.received_bytes});
   return out;
 }

@@ -223,7 +223,7 @@ CallHandle NodeImpl::StartSelfCall(const FunctionId* function, Payload arguments
   }
   if (!refused.ok()) {
     ++env_->stats.calls_ended;
-    done(refused);
+    done(refused);  // NOLINT(bugprone-use-after-move): moved only where nothing is refused
     return CallHandle();
   }
   call->Start(std::move(arguments));

@@ -77,7 +77,7 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
 
   Session(std::shared_ptr<SessionEnv> env, std::string peer_name,
           std::weak_ptr<SessionObserver> observer);
-  ~Session();
+  ~Session() override;
 
   // ---- calls (session_call.cc) ----
 

@@ -58,6 +58,7 @@ const Member* StaticStore::Find(absl::string_view name) const {
 std::string StaticStore::Listed() const {
   if (members_.empty()) return "the list is empty";
   std::vector<std::string> names;
+  names.reserve(members_.size());
   for (const Member& member : members_) names.push_back(member.name);
   if (names.size() > 20) {
     names.resize(20);

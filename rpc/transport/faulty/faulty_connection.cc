@@ -120,7 +120,7 @@ bool FaultyLink::NextMessage(BufferList& out) {
         case FaultyState::Fate::kDrop:
           continue;
         case FaultyState::Fate::kHold:
-          out_held_ = std::move(out);
+          std::swap(out_held_.emplace(), out);
           continue;
         case FaultyState::Fate::kDuplicate:
           out_next_.push_back(out);

@@ -13,8 +13,9 @@
 #endif
 
 #ifdef GW_TSAN_HANDOFF
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
+// The sanitizer's own names.
+extern "C" void __tsan_acquire(void* address);  // NOLINT(bugprone-reserved-identifier)
+extern "C" void __tsan_release(void* address);  // NOLINT(bugprone-reserved-identifier)
 #endif
 
 namespace gradwire::rpc {
