@@ -74,10 +74,10 @@ class Faults : public ::testing::TestWithParam<Base> {
         std::make_unique<RealAgent>("callee", std::move(functions_), limits_, "", bases_[1].get());
     caller_ = std::make_unique<RealAgent>("caller", std::vector<BoundFunction>(), limits_, "",
                                           faulty_.get());
-    ASSERT_THAT(caller_->node().AddPeer("callee", callee_->Listen(GetParam() == Base::kGrpc
-                                                                      ? "127.0.0.1:0"
-                                                                      : "inproc:callee")),
-                IsOk());
+    ASSERT_THAT(
+        caller_->node().AddPeer(
+            "callee", callee_->Listen(GetParam() == Base::kGrpc ? "127.0.0.1:0" : "inproc:callee")),
+        IsOk());
     ASSERT_THAT(caller_->Call("callee", "ping", "x"), IsOkAndHolds("x"));
   }
   void SetRates(FaultRates rates) {
@@ -111,8 +111,8 @@ struct Counted {
 
 TEST_P(Faults, AMillionCountedCallsAddUpExactly) {
   auto counted = std::make_shared<Counted>();
-  BoundFunction add = TextFunction(
-      "add", [](CallInfo&, std::string text) { return text; }, Run::kInline);
+  BoundFunction add =
+      TextFunction("add", [](CallInfo&, std::string text) { return text; }, Run::kInline);
   add.handler = [counted](std::shared_ptr<CallInfo>, ReceivedPayload arguments, ReplyFn reply) {
     uint64_t number = 0;
     std::memcpy(&number, arguments.head.data(), sizeof(number));
@@ -226,8 +226,7 @@ TEST_P(Faults, AnArgumentAboveALimitIsRefusedBeforeItLeaves) {
   EXPECT_EQ(ran_, 0);
   EXPECT_THAT(caller_->Call("callee", "large", ""),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("max_tensor_bytes")));
-  EXPECT_THAT(caller_->Call("callee", "size", std::string(1u << 20, 'a')),
-              IsOkAndHolds("1048576"));
+  EXPECT_THAT(caller_->Call("callee", "size", std::string(1u << 20, 'a')), IsOkAndHolds("1048576"));
 }
 
 }  // namespace
