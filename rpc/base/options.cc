@@ -127,15 +127,36 @@ void OptionTable::Add(OptionRow row, std::vector<std::string>* target) {
   Insert(std::move(row), std::move(entry));
 }
 
-void OptionTable::Add(OptionRow row, int64_t* target, int64_t min, int64_t max) {
-  using Limits = std::numeric_limits<int64_t>;
+template <class T>
+void OptionTable::AddInteger(OptionRow row, T* target, T min, T max, T lowest, T highest) {
   Entry entry;
   entry.type = "integer";
   entry.syntax = std::string(kIntegerSyntax);
-  entry.bounds = Bounds(min, max, Limits::min(), Limits::max(), FormatInteger);
-  entry.set = BoundedSetter(target, min, max, ParseInteger);
-  entry.show = [target] { return FormatInteger(*target); };
+  const auto wide = [](T value) { return static_cast<int64_t>(value); };
+  entry.bounds = Bounds(wide(min), wide(max), wide(lowest), wide(highest), FormatInteger);
+  entry.set = [=](absl::string_view text, bool) {
+    const std::optional<int64_t> value = ParseInteger(text);
+    if (!value.has_value() || *value < wide(min) || *value > wide(max)) return false;
+    *target = static_cast<T>(*value);
+    return true;
+  };
+  entry.show = [=] { return FormatInteger(wide(*target)); };
   Insert(std::move(row), std::move(entry));
+}
+
+void OptionTable::Add(OptionRow row, int64_t* target, int64_t min, int64_t max) {
+  using Limits = std::numeric_limits<int64_t>;
+  AddInteger(std::move(row), target, min, max, Limits::min(), Limits::max());
+}
+
+void OptionTable::Add(OptionRow row, int* target, int min, int max) {
+  using Limits = std::numeric_limits<int>;
+  AddInteger(std::move(row), target, min, max, Limits::min(), Limits::max());
+}
+
+void OptionTable::Add(OptionRow row, size_t* target, size_t min, size_t max) {
+  AddInteger(std::move(row), target, min, max, size_t{0},
+             static_cast<size_t>(std::numeric_limits<int64_t>::max()));
 }
 
 void OptionTable::Add(OptionRow row, double* target, double min, double max) {

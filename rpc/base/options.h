@@ -77,6 +77,10 @@ class OptionTable {
   void Add(OptionRow row, std::vector<std::string>* target);
   void Add(OptionRow row, int64_t* target, int64_t min = std::numeric_limits<int64_t>::min(),
            int64_t max = std::numeric_limits<int64_t>::max());
+  void Add(OptionRow row, int* target, int min = std::numeric_limits<int>::min(),
+           int max = std::numeric_limits<int>::max());
+  void Add(OptionRow row, size_t* target, size_t min = 0,
+           size_t max = static_cast<size_t>(std::numeric_limits<int64_t>::max()));
   void Add(OptionRow row, double* target, double min = std::numeric_limits<double>::lowest(),
            double max = std::numeric_limits<double>::max());
   void Add(OptionRow row, absl::Duration* target, absl::Duration min = absl::ZeroDuration(),
@@ -119,6 +123,9 @@ class OptionTable {
     std::string origin;
   };
 
+  // An integer of any width, shown as unbounded from `lowest` to `highest`.
+  template <class T>
+  void AddInteger(OptionRow row, T* target, T min, T max, T lowest, T highest);
   void Insert(OptionRow row, Entry entry);
   std::optional<size_t> Find(absl::string_view name) const;
   absl::Status Unknown(absl::string_view shown, absl::string_view name,

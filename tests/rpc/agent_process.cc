@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "rpc/agent.h"
+#include "rpc/agent_flags.h"
 #include "rpc/base/log.h"
 #include "rpc/base/options.h"
 #include "rpc/base/status.h"
@@ -112,15 +113,7 @@ int Main(const std::vector<std::string>& arguments) {
   AgentOptions options;
   options.functions = Functions();
   OptionTable table;
-  table.Add({.name = "name"}, &options.name);
-  table.Add({.name = "job"}, &options.job);
-  table.Add({.name = "listen"}, &options.listen);
-  table.Add({.name = "peers"}, &options.peers);
-  table.Add({.name = "token-file"}, &options.token_file);
-  table.Add({.name = "insecure-transport"}, &options.insecure_transport);
-  table.Add({.name = "handshake-timeout"}, &options.limits.handshake_timeout);
-  table.Add({.name = "liveness-timeout"}, &options.limits.liveness_timeout);
-  table.Add({.name = "resume-window"}, &options.limits.resume_window);
+  AddAgentOptions(table, &options);
   const auto parsed =
       table.Parse(arguments, [](const std::string&) { return std::nullopt; }, FileSystem::Real());
   if (!parsed.ok()) {
