@@ -43,19 +43,21 @@ void AddAgentOptions(OptionTable& table, AgentOptions* options) {
              .unit = "host[:port]",
              .help = "What others are told to dial. Default: where this agent listens."},
             &options->advertise);
-  table.Add({.name = "token-file",
-             .unit = "path",
-             .help = "File with the job token, readable by its owner alone. Needed to listen beyond "
-                     "loopback."},
-            &options->token_file);
+  table.Add(
+      {.name = "token-file",
+       .unit = "path",
+       .help = "File with the job token, readable by its owner alone. Needed to listen beyond "
+               "loopback."},
+      &options->token_file);
   table.Add({.name = "insecure-transport",
              .help = "Allows to listen beyond loopback although the wire is not encrypted."},
             &options->insecure_transport);
 
   table.Group("Limits");
   AgentLimits& limits = options->limits;
-  table.Add({.name = "executor-slots", .help = "Handlers that run at once. 0: one a core, 2 at least."},
-            &options->executor_slot_count, size_t{0}, size_t{4096});
+  table.Add(
+      {.name = "executor-slots", .help = "Handlers that run at once. 0: one a core, 2 at least."},
+      &options->executor_slot_count, size_t{0}, size_t{4096});
   table.Add({.name = "call-timeout", .help = "Deadline of calls that name none."},
             &limits.default_timeout, absl::Milliseconds(1), absl::Hours(24));
   table.Add({.name = "handshake-timeout", .help = "From a connection to the end of its hello."},
@@ -68,9 +70,10 @@ void AddAgentOptions(OptionTable& table, AgentOptions* options) {
   table.Add({.name = "resume-window",
              .help = "How long a session that lost its connection may be resumed."},
             &limits.resume_window, absl::Milliseconds(10), absl::Hours(1));
-  table.Add({.name = "spin",
-             .help = "How long who waits for the wire polls before it sleeps, where cores are free."},
-            &limits.spin, absl::ZeroDuration(), absl::Milliseconds(10));
+  table.Add(
+      {.name = "spin",
+       .help = "How long who waits for the wire polls before it sleeps, where cores are free."},
+      &limits.spin, absl::ZeroDuration(), absl::Milliseconds(10));
 }
 
 }  // namespace gradwire::rpc

@@ -51,10 +51,10 @@ TEST_F(AgentFlags, DefaultsAreThoseOfTheOptions) {
 
 TEST_F(AgentFlags, FlagsGoBeforeTheEnvironment) {
   environment_ = {{"GRADWIRE_NAME", "from-environment"}, {"GRADWIRE_WORLD_SIZE", "3"}};
-  ASSERT_THAT(Parse({"--name=trainer0", "--listen", "[::1]:7000", "--rank=2", "--join-timeout=5s",
-                     "--rendezvous=tcp://127.0.0.1:6000", "--executor-slots=4",
-                     "--insecure-transport"}),
-              IsOk());
+  ASSERT_THAT(
+      Parse({"--name=trainer0", "--listen", "[::1]:7000", "--rank=2", "--join-timeout=5s",
+             "--rendezvous=tcp://127.0.0.1:6000", "--executor-slots=4", "--insecure-transport"}),
+      IsOk());
   EXPECT_EQ(options_.name, "trainer0");
   EXPECT_EQ(options_.listen, "[::1]:7000");
   EXPECT_EQ(options_.rank, 2);
@@ -66,9 +66,9 @@ TEST_F(AgentFlags, FlagsGoBeforeTheEnvironment) {
 }
 
 TEST_F(AgentFlags, WrongOnesNameTheFlagTheValueAndWhatIsAllowed) {
-  EXPECT_THAT(Parse({"--world-size=-2"}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("world-size"), HasSubstr("-2"), HasSubstr("from 0 to 4096"))));
+  EXPECT_THAT(Parse({"--world-size=-2"}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                   AllOf(HasSubstr("world-size"), HasSubstr("-2"),
+                                                         HasSubstr("from 0 to 4096"))));
   EXPECT_THAT(Parse({"--join-timeout=5"}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("join-timeout")));
   EXPECT_THAT(Parse({"--listn=:0"}),
