@@ -23,6 +23,10 @@ uint64_t NewInstance(Rng& rng) {
   return instance;
 }
 
+absl::Status AddTo(Node& node, const Member& member) {
+  return node.AddPeer(member.name, member.address, /*any_name=*/false, member.incarnation);
+}
+
 // Whether connecting may work later.
 bool MayPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsAborted(status) ||
@@ -90,7 +94,7 @@ absl::Status JobMembership::Finish(const Membership& joined, Node& node) {
   for (const Member& member : joined.members) {
     Learn(member);
     if (member.name == options_.name || member.address.empty()) continue;
-    GW_RETURN_IF_ERROR(node.AddPeer(member.name, member.address));
+    GW_RETURN_IF_ERROR(AddTo(node, member));
   }
   if (asks() || options_.world_size == 0) return absl::OkStatus();
   return ReachListed(node, deadline);
@@ -151,7 +155,7 @@ absl::Status JobMembership::Find(const std::string& name, Node& node) {
     return absl::NotFoundError(
         absl::StrCat(name, " listens nowhere; it can be called once it has called here"));
   }
-  return node.AddPeer(found.name, found.address);
+  return AddTo(node, found);
 }
 
 absl::StatusOr<std::string> JobMembership::FindRank(int rank, absl::Duration timeout, Node& node) {
@@ -166,7 +170,7 @@ absl::StatusOr<std::string> JobMembership::FindRank(int rank, absl::Duration tim
   GW_RETURN_IF_ERROR(found.status(), _ << "agent " << options_.name);
   Learn(*found);
   if (found->name != options_.name && !found->address.empty()) {
-    GW_RETURN_IF_ERROR(node.AddPeer(found->name, found->address));
+    GW_RETURN_IF_ERROR(AddTo(node, *found));
   }
   return std::move(found->name);
 }

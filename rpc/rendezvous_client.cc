@@ -63,8 +63,8 @@ struct RendezvousClient::State : std::enable_shared_from_this<State> {
     Future<WireJoined> call;
   };
 
-  State(std::string server_address, Clock* clock_to_use)
-      : address(std::move(server_address)), clock(clock_to_use) {}
+  State(std::string server_address, Clock* clock_to_use, absl::Duration join_timeout)
+      : address(std::move(server_address)), clock(clock_to_use), max_goodbye(join_timeout) {}
 
   Future<Membership> Join(JoinRequest request, bool again) GW_EXCLUDES(mu);
   void Try(const std::shared_ptr<Attempt>& attempt) GW_EXCLUDES(mu);
@@ -86,6 +86,7 @@ struct RendezvousClient::State : std::enable_shared_from_this<State> {
 
   const std::string address;
   Clock* const clock;
+  const absl::Duration max_goodbye;
   // Whoever is inside may use `node`.
   Gate gate;
   Node* node = nullptr;  // set before anything runs
@@ -298,7 +299,8 @@ Future<Member> RendezvousClient::State::Find(WireFind find) {
 
 absl::StatusOr<std::unique_ptr<RendezvousClient>> RendezvousClient::Create(
     RendezvousClientOptions options) {
-  auto state = std::make_shared<State>(options.address, options.node.clock);
+  auto state = std::make_shared<State>(options.address, options.node.clock,
+                                       options.node.limits.join_timeout);
   NodeOptions& node = options.node;
   node.name = absl::StrFormat("%s%016x/%s", kRendezvousCallerPrefix, node.rng->Next(),
                               options.self.substr(0, 80));
@@ -327,7 +329,7 @@ RendezvousClient::~RendezvousClient() {
   // What is inside starts a call or looks at a table; it doesn't wait.
   (void)state_->gate.Wait(absl::Seconds(10));
   node_->Close(absl::UnavailableError("left"));
-  (void)node_->Join(absl::Seconds(2));
+  (void)node_->Join(std::min(state_->max_goodbye, absl::Seconds(2)));
 }
 
 Future<Membership> RendezvousClient::Join(JoinRequest request) {

@@ -65,7 +65,7 @@ Future<WireVerdict> RendezvousService::Leave(CallInfo& call, const std::string& 
     const auto found = lives_.find(Caller(call.caller(), call.caller_incarnation().value));
     if (found == lives_.end() || found->second.name != name) {
       return Future<WireVerdict>(
-          absl::PermissionDeniedError("only who joined under a name may leave it"));
+          ToWire(absl::PermissionDeniedError("only who joined under a name may leave it")));
     }
   }
   return store_.Leave(name, Incarnation{incarnation}).ThenInline([](const absl::Status& left) {

@@ -40,8 +40,9 @@ absl::StatusOr<std::string> Node::Listen(const std::string& address) {
 absl::Status Node::SetIncarnation(Incarnation incarnation) {
   return impl_->SetIncarnation(incarnation);
 }
-absl::Status Node::AddPeer(const std::string& name, const std::string& address, bool any_name) {
-  return impl_->AddPeer(name, address, any_name);
+absl::Status Node::AddPeer(const std::string& name, const std::string& address, bool any_name,
+                           Incarnation incarnation) {
+  return impl_->AddPeer(name, address, any_name, incarnation);
 }
 const FunctionId* Node::Intern(absl::string_view name, absl::string_view declaration) {
   return impl_->Intern(name, declaration);
@@ -121,12 +122,14 @@ absl::Status NodeImpl::SetIncarnation(Incarnation incarnation) {
   return absl::OkStatus();
 }
 
-absl::Status NodeImpl::AddPeer(const std::string& name, const std::string& address, bool any_name) {
+absl::Status NodeImpl::AddPeer(const std::string& name, const std::string& address, bool any_name,
+                               Incarnation incarnation) {
   GW_RETURN_IF_ERROR(CheckName("peer name", name));
   MutexLock lock(mu_);
   PeerEntry& entry = peers_[name];
   entry.address = address;
   entry.any_name = any_name;
+  entry.last_incarnation = std::max(entry.last_incarnation, incarnation);
   return absl::OkStatus();
 }
 

@@ -108,7 +108,9 @@ class Node {
 
   // Says where `name` listens; used by the next dial. An empty address is looked up by
   // NodeOptions::resolve. `any_name`: `name` is ours alone; whoever answers at `address` is meant.
-  absl::Status AddPeer(const std::string& name, const std::string& address, bool any_name = false);
+  // `incarnation`: earlier lives of that name are over.
+  absl::Status AddPeer(const std::string& name, const std::string& address, bool any_name = false,
+                       Incarnation incarnation = {});
 
   // A stable name for (name, declaration); lives as long as the Node.
   const FunctionId* Intern(absl::string_view name, absl::string_view declaration);

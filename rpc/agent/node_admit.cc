@@ -199,7 +199,8 @@ void NodeImpl::StartDial(const std::shared_ptr<Session>& session) {
             }
             // Sessions don't depend on the rendezvous: without it the old address is tried again.
             const std::string& at = found.ok() ? *found : address;
-            if (at != address) (void)self->AddPeer(session->peer_name(), at, /*any_name=*/false);
+            if (at != address)
+              (void)self->AddPeer(session->peer_name(), at, /*any_name=*/false, {});
             self->DialAt(session, at);
           });
 }

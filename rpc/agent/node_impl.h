@@ -27,7 +27,8 @@ class NodeImpl final : public SessionObserver, public std::enable_shared_from_th
   // ---- the Node's methods ----
   absl::StatusOr<std::string> Listen(const std::string& address);
   absl::Status SetIncarnation(Incarnation incarnation);
-  absl::Status AddPeer(const std::string& name, const std::string& address, bool any_name);
+  absl::Status AddPeer(const std::string& name, const std::string& address, bool any_name,
+                       Incarnation incarnation);
   const FunctionId* Intern(absl::string_view name, absl::string_view declaration);
   CallHandle StartCall(const std::string& peer, const FunctionId* function, Payload arguments,
                        const CallOptions& options, ReplyCallback done);
