@@ -1,7 +1,8 @@
 // A peer that is a program of its own: answers each line that it is sent with a number.
 //
 // Ownership:     the destructor closes the program's input, waits for it up to a few seconds, then
-// kills it. Thread-safety: none.
+//                kills it.
+// Thread-safety: none.
 #pragma once
 
 #include <fcntl.h>

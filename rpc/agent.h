@@ -12,7 +12,7 @@
 // the agent: every
 //                use is then FAILED_PRECONDITION.
 // Errors:        every failed call names the peer, the function, what it was waiting for and for
-// how long.
+//                how long.
 #pragma once
 
 #include <memory>

@@ -9,17 +9,15 @@
 // absl::Status. Nobody can be made to run what is not bound here.
 //
 // Ownership:     arguments belong to the handler, its result to the call: what it returns as its
-// only
-//                holder isn't copied (rpc/tensor/payload_writer.h, kTakeOrCopy), and must not be
-//                changed through a future that it keeps. A CallInfo& is good until the handler has
-//                returned, or the future that it returned is ready.
+//                only holder isn't copied (rpc/tensor/payload_writer.h, kTakeOrCopy), and must not
+//                be changed through a future that it keeps. A CallInfo& is good until the handler
+//                has returned, or the future that it returned is ready.
 // Errors:        a bad name, or one bound twice with both places: Validate, and Agent::Start.
 //                INVALID_ARGUMENT naming function and argument: bytes that are no argument.
 // Exceptions:    one that leaves a handler becomes "function NAME threw: …", with the code that the
 //                fence gives it (rpc/tensor/fence.h): INTERNAL mostly.
 // Thread-safety: none; fill it, then hand it to an Agent. Handlers run concurrently: they are
-// called
-//                as const objects, and must be thread-safe.
+//                called as const objects, and must be thread-safe.
 #pragma once
 
 #include <functional>

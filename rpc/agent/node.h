@@ -1,14 +1,13 @@
 // Node: one agent at the level of bytes: its name, its functions, its sessions to peers.
 //
-// Role:          accepts and dials connections, runs the hello on them, decides dial races, keeps
-// one
-//                session a peer, resumes and buries sessions. rpc/agent.h puts types on top.
+// Role:          accepts and dials connections, runs the hello on them, decides dial races,
+//                keeps one session a peer, resumes and buries sessions. rpc/agent.h puts types on
+//                top.
 // Ownership:     shell over shared state; connections and sessions hold what they need of it.
 // Thread-safety: all methods thread-safe. Nothing is called under a lock.
 // Life:          Close() refuses new work and ends all sessions with a goodbye; Join() waits for
-// the
-//                connections to end; the destructor does both. Never destroy it on one of its own
-//                threads.
+//                the connections to end; the destructor does both. Never destroy it on one of its
+//                own threads.
 // Time, bytes, threads: all through NodeOptions; the simulation injects its twins.
 #pragma once
 

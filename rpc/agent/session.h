@@ -5,8 +5,7 @@
 //                below; credits; deadlines; cancellation; large bytes beside small calls.
 // Ownership:     the Node owns sessions by peer; links (connections) hold them while they carry
 // them. Thread-safety: all methods thread-safe; one lock. Callbacks, handlers and the transport are
-// called
-//                after it is released.
+//                called after it is released.
 // Time:          one timer on the injected clock.
 // Errors:        a buried session ends every call with the status it was buried with, in context.
 // Limits:        AgentLimits.

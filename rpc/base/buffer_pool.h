@@ -2,9 +2,9 @@
 // back, because touching fresh memory costs 8-12 times a copy into memory that was touched before.
 //
 // Sizes:         classes 2^k * {4,5,6,7}/4 from 256 bytes on; at most a quarter of a block is
-// unused.
-//                Blocks of 64 KiB and more are mapped: fresh ones are address space alone until
-//                their bytes are written. Smaller ones come from the heap. Contents are undefined.
+//                unused. Blocks of 64 KiB and more are mapped: fresh ones are address space alone
+//                until their bytes are written. Smaller ones come from the heap. Contents are
+//                undefined.
 // Ownership:     a PooledBuffer owns its block and keeps what it needs to give it back: buffers may
 //                outlive the pool object (their blocks are then freed at once).
 // Thread-safety: all methods of BufferPool thread-safe; a PooledBuffer belongs to one thread at a

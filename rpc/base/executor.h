@@ -2,8 +2,7 @@
 //
 // Twins:         ThreadPool here (bounded, named threads); SimExecutor in sim.h.
 // Thread-safety: all methods thread-safe. Tasks must not let exceptions escape (the process ends
-// with
-//                a message if one does).
+//                with a message if one does).
 // Blocking:      a task that waits (Future::Wait, BlockingRegion) gives its slot away: another
 //                thread takes the next task meanwhile. A waiting thread never runs other tasks on
 //                its own stack. With max_spare_count threads blocked, the next wait fails with

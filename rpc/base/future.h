@@ -3,11 +3,9 @@
 // A Future<void> holds an absl::Status, every other Future<T> an absl::StatusOr<T> ("outcome").
 //
 // Ownership:     Futures are copyable handles to one shared state; a Promise is the single writer.
-// A
-//                promise destroyed without an outcome breaks: CANCELLED.
+//                A promise destroyed without an outcome breaks: CANCELLED.
 // Cancel:        ends the future at once with CANCELLED and tells the producer (OnCancel), who may
-// have
-//                run. Dropping futures detaches; it does not cancel.
+//                have run. Dropping futures detaches; it does not cancel.
 // Thread-safety: all methods thread-safe. Continuations run on the executor given, or (ThenInline,
 //                OnReady) on the thread that completes the future, or at once if it is complete:
 //                keep those short. No lock is held while they run.

@@ -9,19 +9,16 @@
 //   ProcessEnvironment(), fs)); if (parsed.help) puts(options.Help("ps", "Serves ...").c_str());
 //
 // Precedence:    --name=value or --name value; then the environment (GRADWIRE_NAME, or the row's
-// env);
-//                then a line "name = value" of the file that --config names; then what the target
-//                held when the row was added. Every source that speaks is checked, also where a
-//                stronger one decides.
+//                env); then a line "name = value" of the file that --config names; then what the
+//                target held when the row was added. Every source that speaks is checked, also
+//                where a stronger one decides.
 // Syntax:        a bool flag takes its value by = alone (--verbose is true); "--" ends the flags; a
-// list
-//                is separated by commas and grows with each repetition in one source; any other
-//                flag given twice: the last wins on the command line, an error in a file. File
-//                lines that begin with # are comments.
+//                list is separated by commas and grows with each repetition in one source; any
+//                other flag given twice: the last wins on the command line, an error in a file.
+//                File lines that begin with # are comments.
 // Errors:        INVALID_ARGUMENT names the option, the value, what is allowed and where it came
-// from
-//                (flag, environment name, file:line); an unknown name comes with the nearest known
-//                one. The targets then hold a mixture: don't go on.
+//                from (flag, environment name, file:line); an unknown name comes with the nearest
+//                known one. The targets then hold a mixture: don't go on.
 // Limits:        kMaxConfigFileBytes. Values are shown escaped and cut.
 // Thread-safety: none; made and parsed by one thread, at the start.
 #pragma once

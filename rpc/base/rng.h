@@ -1,9 +1,9 @@
 // Random numbers as an injected seam.
 //
-// Twins:         Rng::Secure() = the kernel's generator (nonces, tokens, session ids);
-//                SeededRng = deterministic (simulation, tests, initial values): xoshiro256**,
-//                seeded through splitmix64 (Blackman, Vigna: "Scrambled linear pseudorandom number
-//                generators", 2018).
+// Twins:         Rng::Secure() = the kernel's generator (nonces, tokens, session ids); SeededRng =
+//                deterministic (simulation, tests, initial values): xoshiro256**, seeded through
+//                splitmix64 (Blackman, Vigna: "Scrambled linear pseudorandom number generators",
+//                2018).
 // Thread-safety: Secure() is thread-safe; a SeededRng belongs to one thread at a time.
 #pragma once
 

@@ -7,8 +7,7 @@
 //                begins with its nanosecond, so that a store that was started again hands out
 //                higher ones. Members that register again raise them further.
 // Limits:        kMaxMembers; max_waiting_count -> RESOURCE_EXHAUSTED; max_timeout cuts what
-// callers
-//                ask for.
+//                callers ask for.
 #pragma once
 
 #include <memory>

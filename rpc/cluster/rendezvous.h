@@ -4,8 +4,7 @@
 // Stores:        StaticStore (a list), EmbeddedStore (served by an agent or the launcher),
 //                FileStore (a shared folder). All behave the same where they can.
 // Thread-safety: all methods thread-safe; futures complete on a timer, an executor, or the thread
-// of
-//                the call that completed them; no lock is held then.
+//                of the call that completed them; no lock is held then.
 // Waiting:       everything ends by its timeout. Cancelling a Join's future withdraws it.
 #pragma once
 

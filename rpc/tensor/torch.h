@@ -11,8 +11,7 @@
 // Refused:       by name: sparse, quantized, meta, nested, mkldnn, named and CUDA tensors, other
 //                dtypes, more than kMaxTensorDims dimensions.
 // Ownership:     Sharing in payload_writer.h. Tensors that a peer sent adopt the received bytes
-// where
-//                those are exclusive; such tensors can't be resized.
+//                where those are exclusive; such tensors can't be resized.
 // Limits:        ValueLimits::max_tensor_bytes. Inference tensors have no version, so that above
 //                kBorrowBytes they are copied where others would be borrowed.
 // Errors:        INVALID_ARGUMENT what is refused; RESOURCE_EXHAUSTED out of memory.

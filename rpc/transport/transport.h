@@ -4,10 +4,9 @@
 // process, the simulation, and any of them behind the faulty wrapper.
 //
 // Contract:      A Connection carries whole messages both ways. While it lives, messages arrive
-// whole
-//                and unaltered, each at most once and in order on the real transports; `sim` and
-//                `faulty` may lose, repeat and reorder them, and the session copes with that. After
-//                OnClosed nothing more arrives.
+//                whole and unaltered, each at most once and in order on the real transports; `sim`
+//                and `faulty` may lose, repeat and reorder them, and the session copes with that.
+//                After OnClosed nothing more arrives.
 // Writing:       pulled, not pushed. WantWrite() says "I have something"; the transport asks
 //                NextMessage() when it can take a message, on the calling thread if it can at once.
 //                So what gathers while a write is in flight leaves as one message, and times in a

@@ -14,8 +14,7 @@
 // Reordering:    a message is held back until the next one of its direction has passed. When none
 //                comes it is lost with the connection.
 // Last words:    after CloseAfterWrites the handler's message is neither lost, doubled nor held;
-// what
-//                was held back or still to be doubled gives way to it.
+//                what was held back or still to be doubled gives way to it.
 // Cuts:          close the connection on this side with UNAVAILABLE; the peer sees a cut. What was
 //                handed out just before a cut of kOut may be lost; before a cut of kIn all was
 //                seen.

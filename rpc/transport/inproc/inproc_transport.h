@@ -7,7 +7,8 @@
 // Addresses:     "inproc:NAME", unique in a hub; "inproc:" when listening = any free name.
 // Threads:       one polling thread a transport, for all its connections of both lanes: an
 //                OnMessage that takes long holds up the others of the same transport.
-// Back-pressure: a connection holds one message that its receiver has not yet begun to look at.
+//                Back-pressure: a connection holds one message that its receiver has not yet begun
+//                to look at.
 // Errors:        as in transport.h; the peers of a destroyed transport see a cut.
 #pragma once
 
