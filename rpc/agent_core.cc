@@ -121,9 +121,11 @@ absl::StatusOr<std::shared_ptr<RendezvousStore>> AgentCore::MakeStore(
               {.address = config.address, .self = options.name, .node = node_options}));
       return std::shared_ptr<RendezvousStore>(std::move(client));
     }
-    case RendezvousKind::kFile:
-      return std::make_shared<FileStore>(&FileSystem::Real(), &Clock::Real(), &executor,
-                                         FileStoreOptions{.folder = config.folder});
+    case RendezvousKind::kFile: {
+      FileStoreOptions folder{.folder = config.folder};
+      folder.max_timeout = std::max(folder.max_timeout, options.join_timeout);
+      return std::make_shared<FileStore>(&FileSystem::Real(), &Clock::Real(), &executor, folder);
+    }
     case RendezvousKind::kNone:
     case RendezvousKind::kStatic:
       break;
@@ -149,6 +151,7 @@ absl::Status AgentCore::Start(AgentOptions options) {
   node_options.pool = &pool;
   if (serves) {
     EmbeddedStoreOptions store;
+    store.max_timeout = std::max(store.max_timeout, options.join_timeout);
     // Whoever belongs to no world itself lets everybody wait as long as they want to.
     store.join_timeout = options.world_size == 0 ? store.max_timeout : options.join_timeout;
     service = std::make_shared<RendezvousService>(&Clock::Real(), store);
