@@ -122,6 +122,8 @@ void BulkLink::OnHello(const BulkHello& hello) {
              !ConstantTimeEqual(hello.proof,
                                 BulkProof(session->session_key(), hello.session, hello.nonce))) {
     refusal = absl::UnauthenticatedError("the proof of this bulk lane is wrong");
+  } else if (!session->TakeBulkNonce(hello.nonce)) {
+    refusal = absl::UnauthenticatedError("this bulk hello was said before");
   }
   BulkReady ready;
   ready.status_code = static_cast<uint32_t>(refusal.code());

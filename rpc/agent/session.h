@@ -104,6 +104,9 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   uint64_t AttachBulk(std::shared_ptr<Connection> connection,
                       const std::vector<ReceivedProgress>& peer_progress) GW_EXCLUDES(mu_);
 
+  // Whether a bulk hello's nonce is new in this session, once; a recorded hello opens no lane.
+  bool TakeBulkNonce(const std::string& nonce) GW_EXCLUDES(mu_);
+
   // From the links, with their number; calls of an older link are ignored.
   bool WriteFrame(uint64_t link, BufferList& out) GW_EXCLUDES(mu_);
   void OnFrame(uint64_t link, const FrameView& frame) GW_EXCLUDES(mu_);
@@ -267,6 +270,7 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   absl::Time last_received_ GW_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time heartbeat_at_ GW_GUARDED_BY(mu_) = absl::InfiniteFuture();  // next sign of life
 
+  std::deque<std::string> bulk_nonces_ GW_GUARDED_BY(mu_);  // the last kMaxBulkNonces
   absl::Time bulk_received_ GW_GUARDED_BY(mu_) = absl::InfinitePast();
 
   // Items out: outbox_[i] has number outbox_first_ + i; those below next_send_ were written.

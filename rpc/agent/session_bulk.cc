@@ -13,6 +13,8 @@ namespace {
 constexpr int kMaxBadChunks = 8;
 // Transfers abandoned before their first byte that one peer may leave behind.
 constexpr size_t kMaxAbandoned = 65536;
+// Bulk lanes of a session whose hellos are remembered.
+constexpr size_t kMaxBulkNonces = 1024;
 }  // namespace
 
 uint64_t Session::AttachBulk(std::shared_ptr<Connection> connection,
@@ -34,6 +36,16 @@ uint64_t Session::AttachBulk(std::shared_ptr<Connection> connection,
   }
   Finish(todo);
   return link;
+}
+
+bool Session::TakeBulkNonce(const std::string& nonce) {
+  MutexLock lock(mu_);
+  if (std::find(bulk_nonces_.begin(), bulk_nonces_.end(), nonce) != bulk_nonces_.end()) {
+    return false;
+  }
+  bulk_nonces_.push_back(nonce);
+  if (bulk_nonces_.size() > kMaxBulkNonces) bulk_nonces_.pop_front();
+  return true;
 }
 
 void Session::OnBulkClosed(uint64_t link, const absl::Status&) {
