@@ -117,7 +117,8 @@ class Agent {
   // world size; DEADLINE_EXCEEDED: the world is not complete, with who is missing; NOT_FOUND: no
   // such interface.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options);
-  // Leaves, with up to 10 s for it. Never on one of its own threads.
+  // Leaves, with up to 10 s for it; then waits for handlers that have not returned, without limit:
+  // they run on threads and memory that the agent owns. Never on one of its own threads.
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;

@@ -21,6 +21,7 @@
 #include "rpc/base/log.h"
 #include "rpc/base/options.h"
 #include "rpc/base/status.h"
+#include "rpc/base/termination.h"
 #include "rpc/tensor/values.h"
 
 namespace gradwire::rpc::testing {
@@ -102,12 +103,7 @@ void Serve(Agent& agent, int ended) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  // Before any thread is made: every thread inherits it, and the signals wait for the one below.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  TerminationSignals signals;
   signal(SIGPIPE, SIG_IGN);
 
   AgentOptions options;
@@ -129,8 +125,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (pipe(ended) != 0) return 1;
   Promise<void> destroyed;
   std::thread leaving([&, gone = destroyed.future()] {
-    int signal = 0;
-    sigwait(&signals, &signal);
+    (void)signals.received().Wait(absl::InfiniteFuture());
     Say(absl::StrCat("left ", testing::LineOf((*agent)->Leave(kTimeToLeave))));
     close(ended[1]);
     if (gone.Wait(kTimeToEnd).ok()) return;
