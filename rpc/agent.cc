@@ -92,8 +92,9 @@ CallHandle StartCall(const std::weak_ptr<AgentCore>& core, const std::string& pe
                      const CallOptions& options, ReplyCallback done) {
   const std::shared_ptr<AgentCore> agent = core.lock();
   if (agent == nullptr) {
-    done(absl::FailedPreconditionError(
-        absl::StrCat("call ", function, " to ", peer, ": the agent of this peer is gone")));
+    done(absl::FailedPreconditionError(absl::StrCat(
+        "call ", function, " to ", peer,
+        ": the agent of this peer is gone; keep the Agent as long as its Peers are used")));
     return CallHandle();
   }
   const FunctionId* id = agent->node->Intern(function, declaration);

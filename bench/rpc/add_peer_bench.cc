@@ -33,7 +33,8 @@ std::unique_ptr<rpc::Agent> MustStart(rpc::AgentOptions options) {
 }
 
 void MustBeTwo(const absl::StatusOr<at::Tensor>& sum) {
-  if (sum.ok() && sum->numel() == 1 && *static_cast<const float*>(sum->const_data_ptr()) == 2) return;
+  if (sum.ok() && sum->numel() == 1 && *static_cast<const float*>(sum->const_data_ptr()) == 2)
+    return;
   std::cerr << "add_peer_bench: " << sum.status() << "\n";
   std::exit(1);
 }

@@ -308,8 +308,10 @@ void ControlLink::OnClosed(absl::Status why) {
   uint64_t link = 0;
   bool was_ready = false;
   std::optional<Incarnation> refused_by;
+  uint64_t tried = 0;
   {
     MutexLock lock(mu_);
+    tried = hello_.session;
     was_ready = state_ == State::kReady;
     state_ = State::kClosed;
     connection = std::move(connection_);
@@ -323,7 +325,7 @@ void ControlLink::OnClosed(absl::Status why) {
   if (was_ready) {
     session->OnLinkClosed(link, why);
   } else if (dialler_) {
-    node_->DialFailed(session, why, refused_by);
+    node_->DialFailed(session, SessionId{tried}, why, refused_by);
   }
   node_->LinkClosed();
 }

@@ -62,12 +62,13 @@ NodeImpl::Verdict NodeImpl::JudgeLocked(const Hello& hello) {
     return verdict;
   }
   if (state == SessionState::kOpening) {
-    if (hello.resume) {
-      verdict.refusal = absl::NotFoundError("the session to resume is over");
-    } else if (entry.dialling && self_.agent.name < hello.name) {
-      // Both dial at this moment; the dial of the smaller name survives.
+    if (entry.dialling && self_.agent.name < hello.name) {
+      // Both dial at this moment; the dial of the smaller name survives. So for a resume, too: it
+      // may be of a session whose opening was refused here by this rule, after its reply said yes.
       verdict.refusal = absl::AbortedError(
           absl::StrCat("dial race: the connection that ", self_.agent.name, " opens is kept"));
+    } else if (hello.resume) {
+      verdict.refusal = absl::NotFoundError("the session to resume is over");
     } else {
       verdict.adopt = existing;
     }
@@ -184,7 +185,7 @@ void NodeImpl::StartDial(const std::shared_ptr<Session>& session) {
   }
   if (!address.empty() && (!ask || !options_.resolve)) return DialAt(session, address);
   if (!options_.resolve) {
-    DialFailed(session,
+    DialFailed(session, session->id(),
                absl::NotFoundError(absl::StrCat("no address is known for ", session->peer_name(),
                                                 "; give one, or start with a rendezvous")),
                std::nullopt);
@@ -194,7 +195,7 @@ void NodeImpl::StartDial(const std::shared_ptr<Session>& session) {
       .OnReady(
           [self = shared_from_this(), session, address](const absl::StatusOr<std::string>& found) {
             if (!found.ok() && address.empty()) {
-              self->DialFailed(session, found.status(), std::nullopt);
+              self->DialFailed(session, session->id(), found.status(), std::nullopt);
               return;
             }
             // Sessions don't depend on the rendezvous: without it the old address is tried again.
@@ -256,9 +257,10 @@ uint64_t NodeImpl::DialAccepted(const std::shared_ptr<Session>& session, const H
   return link;
 }
 
-void NodeImpl::DialFailed(const std::shared_ptr<Session>& session, const absl::Status& why,
-                          std::optional<Incarnation> refused_by) {
+void NodeImpl::DialFailed(const std::shared_ptr<Session>& session, SessionId tried,
+                          const absl::Status& why, std::optional<Incarnation> refused_by) {
   const SessionState state = session->state();
+  session->NoteDialFailure(why);
   absl::Status bury;
   absl::Duration backoff;
   {
@@ -298,7 +300,7 @@ void NodeImpl::DialFailed(const std::shared_ptr<Session>& session, const absl::S
     }
   }
   if (!bury.ok()) {
-    session->Bury(bury, /*say_goodbye=*/false);
+    session->BuryUnlessReached(tried, bury);
     return;
   }
   clock().CallAfter(backoff, [weak = weak_from_this(), weak_session = std::weak_ptr(session)] {

@@ -54,9 +54,9 @@ class NodeImpl final : public SessionObserver, public std::enable_shared_from_th
   // Ours was accepted. 0: another connection was faster.
   uint64_t DialAccepted(const std::shared_ptr<Session>& session, const Hello& hello,
                         const HelloReply& reply, std::shared_ptr<Connection> connection);
-  // Ours ended before a session was carried. `refused_by`: the incarnation that refused, if one
-  // did.
-  void DialFailed(const std::shared_ptr<Session>& session, const absl::Status& why,
+  // Ours ended before a session was carried; `tried` is what it would have opened or resumed.
+  // `refused_by`: the incarnation that refused, if one did.
+  void DialFailed(const std::shared_ptr<Session>& session, SessionId tried, const absl::Status& why,
                   std::optional<Incarnation> refused_by);
   std::shared_ptr<Session> FindSession(SessionId id) const;
   void BulkDialFailed(const std::shared_ptr<Session>& session);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +105,8 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   uint64_t AttachBulk(std::shared_ptr<Connection> connection,
                       const std::vector<ReceivedProgress>& peer_progress) GW_EXCLUDES(mu_);
 
+  // Why the peer could not be reached; part of the errors of calls that wait for a connection.
+  void NoteDialFailure(const absl::Status& why) GW_EXCLUDES(mu_);
   // Whether a bulk hello's nonce is new in this session, once; a recorded hello opens no lane.
   bool TakeBulkNonce(const std::string& nonce) GW_EXCLUDES(mu_);
 
@@ -118,6 +121,9 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   // Ends the session: calls end with `why` in context, handlers are told, connections close. With
   // `say_goodbye` the peer hears the reason. Idempotent.
   void Bury(const absl::Status& why, bool say_goodbye) GW_EXCLUDES(mu_);
+  // The same, silently, when no connection opens this session or resumes it as `tried`; nothing if
+  // another dial has reached the peer meanwhile.
+  void BuryUnlessReached(SessionId tried, const absl::Status& why) GW_EXCLUDES(mu_);
 
   // ---- state ----
   State state() const GW_EXCLUDES(mu_);
@@ -243,6 +249,8 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   void AckWithheldLocked() GW_REQUIRES(mu_);
 
   // session_link.cc
+  void BuryIf(const std::optional<SessionId>& unreached, const absl::Status& why, bool say_goodbye)
+      GW_EXCLUDES(mu_);
   void ArmTimerLocked(absl::Time at) GW_REQUIRES(mu_);
   void OnTimer() GW_EXCLUDES(mu_);
   absl::Time NextWakeLocked() GW_REQUIRES(mu_);
@@ -259,6 +267,7 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   bool dialled_here_ GW_GUARDED_BY(mu_) = false;
   std::string session_key_ GW_GUARDED_BY(mu_);
   absl::Status buried_why_ GW_GUARDED_BY(mu_);
+  absl::Status dial_failure_ GW_GUARDED_BY(mu_);  // the last one, until a connection is there
 
   // Links. A number names one connection; it never comes back.
   uint64_t last_link_ GW_GUARDED_BY(mu_) = 0;

@@ -167,6 +167,9 @@ absl::Status Session::ExplainLocked(const OutgoingCall& call, const absl::Status
   std::string message = absl::StrCat(
       "call ", call.function->name, " to ", peer_name_, " (", CallPhaseName(call.phase), ", after ",
       absl::FormatDuration(absl::Trunc(elapsed, absl::Microseconds(1))), "): ", cause.message());
+  if (call.phase == CallPhase::kConnecting && !dial_failure_.ok() && cause != dial_failure_) {
+    absl::StrAppend(&message, "; the last attempt to connect: ", dial_failure_.message());
+  }
   if (!next_action.empty()) absl::StrAppend(&message, "; ", next_action);
   return absl::Status(cause.code(), message);
 }

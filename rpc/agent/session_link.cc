@@ -1,5 +1,6 @@
 // Session: connections that come and go, time, and the end.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,10 @@ uint64_t Session::Attach(Attachment attachment) {
   {
     MutexLock lock(mu_);
     if (state_ == State::kBuried) return 0;
-    const bool is_new = state_ == State::kOpening || (attachment.id != id_ && UntouchedLocked());
+    // A dial of ours that was accepted late doesn't replace what the peer's dial has opened here:
+    // the peer has taken that one. (The other way round it may, see NodeImpl::JudgeLocked.)
+    const bool is_new = state_ == State::kOpening ||
+                        (attachment.id != id_ && !attachment.dialled_here && UntouchedLocked());
     if (!is_new && attachment.id != id_) return 0;
     if (attachment.peer_seen >= outbox_first_ + outbox_.size()) {
       return 0;  // claims items that never existed
@@ -45,6 +49,7 @@ uint64_t Session::Attach(Attachment attachment) {
     } else {
       ++env_->stats.sessions_resumed;
     }
+    dial_failure_ = absl::OkStatus();
     connection_ = attachment.connection;
     link = link_ = ++last_link_;
     state_ = State::kAttached;
@@ -64,6 +69,11 @@ uint64_t Session::Attach(Attachment attachment) {
   }
   Finish(todo);
   return link;
+}
+
+void Session::NoteDialFailure(const absl::Status& why) {
+  MutexLock lock(mu_);
+  dial_failure_ = why;
 }
 
 void Session::OnLinkClosed(uint64_t link, const absl::Status& why) {
@@ -90,11 +100,24 @@ void Session::DetachLocked(absl::Time now) {
 }
 
 void Session::Bury(const absl::Status& why, bool say_goodbye) {
+  BuryIf(std::nullopt, why, say_goodbye);
+}
+
+void Session::BuryUnlessReached(SessionId tried, const absl::Status& why) {
+  BuryIf(tried, why, /*say_goodbye=*/false);
+}
+
+void Session::BuryIf(const std::optional<SessionId>& unreached, const absl::Status& why,
+                     bool say_goodbye) {
   Todo todo;
   std::shared_ptr<Connection> last_word;
   {
     MutexLock lock(mu_);
     if (state_ == State::kBuried) return;
+    if (unreached && state_ != State::kOpening &&
+        (state_ != State::kDetached || id_ != *unreached)) {
+      return;
+    }
     state_ = State::kBuried;
     buried_why_ = why;
     ++env_->stats.sessions_buried;

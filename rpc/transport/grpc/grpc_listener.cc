@@ -93,7 +93,8 @@ absl::Status GrpcListener::Start(const std::string& address, const GrpcTransport
     }
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address,
-                     ": the port is in use, or the address is not one of this machine"));
+                     ": the port is in use, or the address is not one of this machine; choose "
+                     "another, or port 0 for any free one"));
   }
   address_ = absl::StrCat(address.substr(0, address.rfind(':') + 1), port_);
   pollers_[0] = std::make_unique<Poller>(std::move(queues[0]), "gw-ctl-in", options.spin);

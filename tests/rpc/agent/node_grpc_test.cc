@@ -120,6 +120,18 @@ TEST(NodeOverGrpc, UnreachablePeersAreNamedWithAddressAndCause) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("host:port")));
 }
 
+TEST(NodeOverGrpc, ACallThatWaitsForAConnectionSaysWhatFailed) {
+  AgentLimits limits;
+  limits.connect_timeout = absl::Minutes(1);
+  RealAgent a("a", Echo(), limits);
+  ASSERT_THAT(a.node().AddPeer("b", "127.0.0.1:1"), IsOk());
+  EXPECT_THAT(
+      a.Call("b", "echo", "", {.timeout = absl::Milliseconds(400)}),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr("call echo to b (waiting for the connection, after "),
+                     HasSubstr("the last attempt to connect: 127.0.0.1:1"), HasSubstr("refused"))));
+}
+
 TEST(NodeOverGrpc, APortInUseIsNamed) {
   RealAgent a("a", Echo()), b("b", Echo());
   const std::string address = a.Listen();
