@@ -22,6 +22,8 @@ TerminationSignals::TerminationSignals() {
 
 TerminationSignals::~TerminationSignals() {
   stopping_ = true;
+  // It waits for the signal, and takes it for what it is.
+  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread)
   pthread_kill(thread_.native_handle(), SIGTERM);
   thread_.join();
   pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
