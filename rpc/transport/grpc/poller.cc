@@ -1,7 +1,7 @@
 #include "rpc/transport/grpc/poller.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,13 +20,11 @@ gpr_timespec ToGpr(absl::Time deadline) {
   return {time.tv_sec, static_cast<int32_t>(time.tv_nsec), GPR_CLOCK_REALTIME};
 }
 
-// Whether somebody else needed this thread's core since it last asked: involuntary context
-// switches.
-bool Preempted() {
-  thread_local long last = 0;
-  rusage usage;
-  if (getrusage(RUSAGE_THREAD, &usage) != 0) return false;
-  return std::exchange(last, usage.ru_nivcsw) != usage.ru_nivcsw;
+// CPU time of this thread. What passes without it is time that somebody else had the core.
+std::chrono::nanoseconds CpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 }  // namespace
@@ -83,6 +81,8 @@ bool Poller::Core::Spin(const std::atomic<bool>* done) {
   bool ok = false;
   bool any = false;
   Time now = SteadyClock::now();
+  const Time started = now;
+  const std::chrono::nanoseconds used = CpuTime();
   for (Time until = now + policy_.spin(); now < until;) {
     const auto status = queue_->AsyncNext(&tag, &ok, gpr_time_0(GPR_CLOCK_MONOTONIC));
     if (status == grpc::CompletionQueue::SHUTDOWN) return false;
@@ -96,7 +96,7 @@ bool Poller::Core::Spin(const std::atomic<bool>* done) {
     now = SteadyClock::now();
     until = now + policy_.spin();
   }
-  policy_.Polled(now, any, Preempted());
+  policy_.Polled(now, any, SteadyClock::now() - started > CpuTime() - used + kPreempted);
   return true;
 }
 

@@ -68,6 +68,10 @@ class Poller {
     // How long the polling thread stays after it had to take over from waiting threads.
     static constexpr std::chrono::milliseconds kStay{10};
 
+    // A thread that lost its core for longer while it polled was preempted; a parked thread that
+    // looks up takes less.
+    static constexpr std::chrono::microseconds kPreempted{100};
+
     class KickTag final : public PollTag {
      public:
       explicit KickTag(Core* core) : core_(core) {}
