@@ -228,6 +228,8 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   void AckLocked(uint64_t seen, absl::Time now) GW_REQUIRES(mu_);
   absl::Status OnItemLocked(const ItemView& item, Todo& todo) GW_REQUIRES(mu_);
   void WantWriteLocked(Todo& todo) GW_REQUIRES(mu_);
+  // After a request of ours: writes, or waits for more of them to leave together.
+  void HoldOrWriteLocked(absl::Time now, Todo& todo) GW_REQUIRES(mu_);
   void WantFrameLocked(Todo& todo) GW_REQUIRES(mu_);
 
   // session_bulk.cc
@@ -290,6 +292,7 @@ class Session final : public CallOwner, public std::enable_shared_from_this<Sess
   absl::Duration resend_after_ GW_GUARDED_BY(mu_);
   bool force_frame_ GW_GUARDED_BY(mu_) = false;  // a frame is due even without items
   int cork_ GW_GUARDED_BY(mu_) = 0;  // > 0: a batch is being processed; writes wait for its end
+  absl::Time hold_until_ GW_GUARDED_BY(mu_) = absl::InfiniteFuture();  // finite: requests are held
   uint64_t kept_bytes_ GW_GUARDED_BY(mu_) = 0;
   FrameWriter writer_ GW_GUARDED_BY(mu_);
 

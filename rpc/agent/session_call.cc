@@ -64,7 +64,7 @@ uint64_t Session::StartCall(const FunctionId* function, Payload arguments,
       OutgoingCall& kept = calls_.emplace_hint(calls_.end(), seq, std::move(call))->second;
       if (waiting_[kind].empty() && state_ != State::kOpening && HasCreditLocked(kept.nested)) {
         AppendRequestLocked(seq, kept);
-        WantWriteLocked(todo);
+        HoldOrWriteLocked(now, todo);
         if (!kept.transfers.empty()) todo.write_bulk = bulk_connection_;
       } else {
         if (state_ != State::kOpening) kept.phase = CallPhase::kAwaitingCredit;

@@ -10,6 +10,11 @@ namespace {
 // Items that a batch being processed gathers before they leave (of 16, 32 and all: best at 64 calls
 // in flight, and no worse at 1).
 constexpr size_t kPartItems = 32;
+// With this many calls in flight, and answers that came this recently, a request waits for company:
+// until the next frame comes, a caller waits, a part is full, or this long.
+constexpr size_t kHoldFromCalls = 16;
+constexpr absl::Duration kHoldPatience = absl::Milliseconds(1);
+constexpr absl::Duration kHold = absl::Microseconds(100);
 // A gap is asked for again after this long; the answer takes a round trip.
 constexpr absl::Duration kGapPatience = absl::Milliseconds(5);
 // Wire overhead of an item beside its bytes, estimated from above: fields with fixed width and
@@ -60,6 +65,14 @@ void Session::WantWriteLocked(Todo& todo) {
   // A long batch leaves in parts, so that both ends work at the same time.
   if (cork_ > 0 && outbox_.size() - next_send_ < kPartItems) return;
   if (next_send_ < outbox_.size() || force_frame_) todo.write = connection_;
+}
+
+void Session::HoldOrWriteLocked(absl::Time now, Todo& todo) {
+  const bool answers_flow = calls_.size() >= kHoldFromCalls && now < last_received_ + kHoldPatience;
+  if (!answers_flow || outbox_.size() - next_send_ >= kPartItems) return WantWriteLocked(todo);
+  if (hold_until_ < absl::InfiniteFuture()) return;
+  hold_until_ = now + kHold;
+  ArmTimerLocked(hold_until_);
 }
 
 void Session::WantFrameLocked(Todo& todo) {
@@ -130,6 +143,7 @@ bool Session::WriteFrame(uint64_t link, BufferList& out) {
   }
   writer_.Finish(out);
   force_frame_ = false;
+  hold_until_ = absl::InfiniteFuture();
   unacked_in_count_ = 0;
   ack_due_ = absl::InfiniteFuture();
   heartbeat_at_ = now + env_->limits.heartbeat;

@@ -183,7 +183,7 @@ absl::Time Session::NextWakeLocked() {
   if (!served_deadlines_.empty()) at = std::min(at, served_deadlines_.front().first);
   if (state_ == State::kDetached) at = std::min(at, detached_at_ + env_->limits.resume_window);
   if (state_ == State::kAttached) {
-    at = std::min(at, ack_due_);
+    at = std::min({at, ack_due_, hold_until_});
     at = std::min(at, last_received_ + env_->limits.liveness_timeout);
     at = std::min(at, heartbeat_at_);
     if (next_send_ > 0) at = std::min(at, progress_at_ + resend_after_);
@@ -234,6 +234,10 @@ void Session::OnTimer() {
                              absl::StrCat("no sign of life from ", peer_name_, " for ",
                                           absl::FormatDuration(env_->limits.liveness_timeout))));
         last_received_ = now;  // once; the close follows
+      }
+      if (hold_until_ <= now) {
+        hold_until_ = absl::InfiniteFuture();
+        WantWriteLocked(todo);
       }
       if (ack_due_ <= now) {
         ack_due_ = absl::InfiniteFuture();
@@ -296,8 +300,15 @@ void Session::Finish(Todo& todo) {
 // ---- state ----
 
 std::shared_ptr<WaitDriver> Session::wait_driver() {
-  MutexLock lock(mu_);
-  return connection_ == nullptr ? nullptr : connection_->wait_driver();
+  Todo todo;
+  std::shared_ptr<WaitDriver> driver;
+  {
+    MutexLock lock(mu_);
+    if (connection_ != nullptr) driver = connection_->wait_driver();
+    if (hold_until_ < absl::InfiniteFuture()) WantWriteLocked(todo);
+  }
+  Finish(todo);
+  return driver;
 }
 
 Session::State Session::state() const {

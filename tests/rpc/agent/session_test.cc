@@ -87,6 +87,46 @@ TEST(Session, CallsRunAndAnswer) {
   EXPECT_EQ(cluster["b"].node->stats().sessions_opened, 1u);
 }
 
+// Where many calls are in flight and answers flow, requests wait for company; never for long, and
+// not while somebody waits for them.
+TEST(Session, RequestsOfAPipelineLeaveTogetherAndInTime) {
+  SimCluster cluster(1);
+  cluster.network().faults().delay_min = absl::Microseconds(50);
+  cluster.network().faults().delay_max = absl::Microseconds(50);
+  Held held;
+  SimAgent& a = cluster.Start("a", Echo());
+  std::vector<BoundFunction> functions = Echo();
+  functions.push_back(held.Function());
+  cluster.Start("b", std::move(functions));
+  ASSERT_THAT(cluster.Call("a", "b", "echo.inline", ""), IsOk());
+  const auto start = [&](const char* function) {
+    Result result;
+    const CallHandle handle =
+        a.node->StartCall("b", a.node->Intern(function, "string(string)"), Text("x"),
+                          {.timeout = absl::Hours(1)}, result.Callback());
+    return std::pair(result, handle);
+  };
+  std::vector<std::pair<Result, CallHandle>> open;
+  for (int i = 0; i < 16; ++i) open.push_back(start("held"));
+  cluster.loop().RunFor(absl::Milliseconds(50));
+  ASSERT_EQ(held.replies.size(), 16u);
+  const auto time_of = [&](bool somebody_waits) {
+    const absl::Time begin = cluster.loop().Now();
+    auto [result, handle] = start("echo.inline");
+    if (somebody_waits) (void)handle.wait_driver()->wait_driver();
+    cluster.loop().RunUntil([&] { return result.done(); }, begin + absl::Seconds(1));
+    EXPECT_THAT(result.status(), IsOk());
+    return cluster.loop().Now() - begin;
+  };
+  // No answer came for a while: at once, whoever waits.
+  EXPECT_LE(time_of(false), absl::Microseconds(110));
+  // An answer has just come.
+  const absl::Duration together = time_of(false);
+  EXPECT_GE(together, absl::Microseconds(200));
+  EXPECT_LE(together, absl::Microseconds(220));
+  EXPECT_LE(time_of(true), absl::Microseconds(110));
+}
+
 TEST(Session, ErrorsNameTheFunctionAndThePeer) {
   SimCluster cluster(1);
   cluster.Start("a", Echo());
