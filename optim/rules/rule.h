@@ -120,12 +120,11 @@ class Rule {
   // rule's own.
   void Apply(double lr, std::span<float> weights, std::span<float> slots,
              std::span<const float> gradient) const {
-    apply_(options_, static_cast<float>(lr), weights.data(), slots.data(), gradient.data(),
-           weights.size());
+    apply_(options_, lr, weights.data(), slots.data(), gradient.data(), weights.size());
   }
 
  private:
-  using ApplyFn = void (*)(const RuleOptions&, float lr, float* weights, float* slots,
+  using ApplyFn = void (*)(const RuleOptions&, double lr, float* weights, float* slots,
                            const float* gradient, size_t n);
   Rule(RuleOptions options, ApplyFn apply) : options_(std::move(options)), apply_(apply) {}
   static ApplyFn Kernel(const RuleOptions& options);
