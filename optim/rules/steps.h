@@ -34,13 +34,15 @@ GW_STEP double CountStep(float* count) {
   return *count;
 }
 
-// base^exponent for a whole exponent >= 0, by squaring: pow() differs between processors.
-GW_STEP double Power(double base, double exponent) {
-  double result = 1;
-  for (auto bits = static_cast<unsigned>(exponent); bits != 0; bits >>= 1, base *= base) {
-    if ((bits & 1U) != 0) result *= base;
+// 1 - beta^count, beta in [0, 1), by squaring in one order: pow() differs between processors.
+GW_STEP double BiasCorrection(double beta, double count) {
+  // beta^count <= e^-(count (1 - beta)) < 2^-54 is lost in 1 minus it.
+  if (count * (1 - beta) > 37.5) return 1;
+  double power = 1;
+  for (auto bits = static_cast<unsigned>(count); bits != 0; bits >>= 1, beta *= beta) {
+    power *= (bits & 1U) != 0 ? beta : 1.0;  // a choice, not a branch that is guessed wrong
   }
-  return result;
+  return 1 - power;
 }
 
 // The gradient with L2 regularization.
@@ -150,8 +152,8 @@ struct AdamStep {
 
   GW_STEP AdamStep(const AdamOptions& o, const StepInput& in) {
     const double count = CountStep(in.scalars);
-    step_size = static_cast<float>(in.lr / (1 - Power(o.beta1, count)));
-    root = static_cast<float>(std::sqrt(1 - Power(o.beta2, count)));
+    step_size = static_cast<float>(in.lr / BiasCorrection(o.beta1, count));
+    root = static_cast<float>(std::sqrt(BiasCorrection(o.beta2, count)));
     decay = static_cast<float>(kDecoupled ? 1 - in.lr * o.weight_decay : o.weight_decay);
     beta1 = static_cast<float>(o.beta1);
     fresh1 = static_cast<float>(1 - o.beta1);
