@@ -1,5 +1,6 @@
 #include "optim/rules/init.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -42,7 +43,7 @@ double Log(double x) {
 }
 
 // The normal distribution's quantile for p in (0, 1): Wichura, "Algorithm AS 241: the percentage
-// points of the normal distribution", Applied Statistics 37 (1988), PPND7, good to 1e-7.
+// points of the normal distribution", Applied Statistics 37 (1988), PPND7: seven digits.
 double NormalQuantile(double p) {
   const double q = p - 0.5;
   if (std::fabs(q) <= 0.425) {
@@ -65,7 +66,8 @@ double NormalQuantile(double p) {
 }
 
 constexpr double kBelowMinusTwo = 0.022750131948179195;  // of the normal distribution's mass
-constexpr double kFarthest = 8.3;                        // in sigma: more than Unit() reaches
+constexpr double kWithinTwo = 1 - 2 * kBelowMinusTwo;
+constexpr double kFarthest = 8.3;  // in sigma: more than Unit() reaches
 
 // Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural networks",
 // AISTATS 2010, eq. 16.
@@ -80,7 +82,7 @@ double Value(const InitOptions& o, double unit) {
     case InitKind::kNormal:
       return o.a + o.b * NormalQuantile(unit);
     case InitKind::kTruncatedNormal:
-      return o.a + o.b * NormalQuantile(kBelowMinusTwo + (1 - 2 * kBelowMinusTwo) * unit);
+      return o.a + o.b * std::clamp(NormalQuantile(kBelowMinusTwo + kWithinTwo * unit), -2.0, 2.0);
     case InitKind::kXavier:
       return XavierBound(o) * (2 * unit - 1);
   }

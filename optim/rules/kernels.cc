@@ -17,6 +17,9 @@ GW_STEP void Loop(const RuleOptions& options, double lr, float* __restrict w, fl
                   const float* __restrict g, size_t n) {
   const auto& own = *std::get_if<typename Step::Options>(&options);
   const Step step(own, StepInput{lr, s + Step::kSlots * n, g, n});
+  if constexpr (requires { step.Skips(); }) {
+    if (step.Skips()) return;
+  }
   GW_NO_OVERLAP
   for (size_t i = 0; i < n; ++i) {
     if constexpr (Step::kSlots == 0) step(w[i], g[i]);

@@ -230,7 +230,8 @@ struct RmsPropMomentumStep : RmsPropStep<kDecay, kCentered> {
 };
 
 // FTRL-Proximal: McMahan et al. 2013, algorithm 1, whose weight, a function of z and n, is computed
-// at once instead of when it is next needed. Slots: z, n.
+// at once instead of when it is next needed. Slots: z, n. Its state depends on 1 / alpha, so that a
+// rate of zero leaves all as it is.
 struct FtrlStep {
   using Options = Ftrl;
   static constexpr size_t kSlots = 2;
@@ -241,6 +242,7 @@ struct FtrlStep {
         beta(static_cast<float>(o.beta)),
         l1(static_cast<float>(o.l1)),
         l2(static_cast<float>(o.l2)) {}
+  GW_STEP bool Skips() const { return !(alpha > 0); }
   GW_STEP void operator()(float& w, float g, float& z, float& n) const {
     const float sum = n + g * g;
     const float root = std::sqrt(sum);

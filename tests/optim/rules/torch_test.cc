@@ -64,27 +64,24 @@ struct TwinOf {
                         .eps(o.eps));
   }
   Optimizer operator()(const Adam& o) const {
-    return std::make_unique<torch::optim::Adam>(
-        parameters, torch::optim::AdamOptions(o.lr)
-                        .betas({o.beta1, o.beta2})
-                        .eps(o.eps)
-                        .weight_decay(o.weight_decay));
+    return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(o.lr)
+                                                                .betas({o.beta1, o.beta2})
+                                                                .eps(o.eps)
+                                                                .weight_decay(o.weight_decay));
   }
   Optimizer operator()(const AdamW& o) const {
-    return std::make_unique<torch::optim::AdamW>(
-        parameters, torch::optim::AdamWOptions(o.lr)
-                        .betas({o.beta1, o.beta2})
-                        .eps(o.eps)
-                        .weight_decay(o.weight_decay));
+    return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(o.lr)
+                                                                 .betas({o.beta1, o.beta2})
+                                                                 .eps(o.eps)
+                                                                 .weight_decay(o.weight_decay));
   }
   Optimizer operator()(const RmsProp& o) const {
-    return std::make_unique<torch::optim::RMSprop>(parameters,
-                                                   torch::optim::RMSpropOptions(o.lr)
-                                                       .alpha(o.alpha)
-                                                       .eps(o.eps)
-                                                       .weight_decay(o.weight_decay)
-                                                       .momentum(o.momentum)
-                                                       .centered(o.centered));
+    return std::make_unique<torch::optim::RMSprop>(parameters, torch::optim::RMSpropOptions(o.lr)
+                                                                   .alpha(o.alpha)
+                                                                   .eps(o.eps)
+                                                                   .weight_decay(o.weight_decay)
+                                                                   .momentum(o.momentum)
+                                                                   .centered(o.centered));
   }
   // These have no twin.
   Optimizer operator()(const RowwiseAdagrad&) const { return nullptr; }
@@ -184,8 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
         Named{"Adagrad", Adagrad{.lr = 0.1}},
         Named{"AdagradDecayFromATenth",
               Adagrad{.lr = 0.1, .weight_decay = 0.01, .initial_accumulator = 0.1}},
-        Named{"AdagradWithoutEpsilon",
-              Adagrad{.lr = 0.1, .initial_accumulator = 0.1, .eps = 0}},
+        Named{"AdagradWithoutEpsilon", Adagrad{.lr = 0.1, .initial_accumulator = 0.1, .eps = 0}},
         Named{"Adam", Adam{}},
         Named{"AdamDecay",
               Adam{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1}},
