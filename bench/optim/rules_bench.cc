@@ -12,6 +12,9 @@
 namespace gradwire::optim {
 namespace {
 
+// A step count as rows have it: small enough that every correction is computed.
+constexpr float kSteps = 300;
+
 // Rows that stay in the first-level cache together, as one row alone would measure its latency.
 constexpr size_t kRows = 32;
 
@@ -30,6 +33,10 @@ struct Rows {
   }
   std::span<float> Weights(size_t r) { return std::span(weights).subspan(r * n, n); }
   std::span<float> Slots(size_t r) { return std::span(slots).subspan(r * slot_count, slot_count); }
+  // For Adam's: the step count is the last slot.
+  void ResetCount(size_t r) {
+    if (slot_count == 2 * n + 1) slots[(r + 1) * slot_count - 1] = kSteps;
+  }
   std::span<const float> Gradient(size_t r) { return std::span(gradient).subspan(r * n, n); }
 
   size_t n, slot_count, count;
@@ -45,6 +52,7 @@ void RunRule(benchmark::State& state, const RuleOptions& options) {
   Rows rows(rule, static_cast<size_t>(state.range(0)));
   size_t r = 0;
   for (auto _ : state) {
+    rows.ResetCount(r);
     rule.Apply(1e-3, rows.Weights(r), rows.Slots(r), rows.Gradient(r));
     r = r + 1 == rows.count ? 0 : r + 1;
     benchmark::ClobberMemory();
@@ -58,6 +66,7 @@ void RunBaseline(benchmark::State& state, const RuleOptions& options) {
   Rows rows(rule, static_cast<size_t>(state.range(0)));
   size_t r = 0;
   for (auto _ : state) {
+    rows.ResetCount(r);
     kernel(options, 1e-3, rows.Weights(r).data(), rows.Slots(r).data(), rows.Gradient(r).data(),
            rows.n);
     r = r + 1 == rows.count ? 0 : r + 1;
@@ -92,12 +101,11 @@ void NaiveRowwise(float* w, float* s, const float* g, size_t n) {
 void NaiveAdam(float* w, float* s, const float* g, size_t n) {
   float* const v = s + n;
   const float step = s[2 * n] += 1;
+  const float correction1 = 1 - std::pow(0.9F, step), correction2 = 1 - std::pow(0.999F, step);
   for (size_t i = 0; i < n; ++i) {
     s[i] = 0.9F * s[i] + 0.1F * g[i];
     v[i] = 0.999F * v[i] + 0.001F * g[i] * g[i];
-    const float mean = s[i] / (1 - std::pow(0.9F, step));
-    const float square = v[i] / (1 - std::pow(0.999F, step));
-    w[i] -= 1e-3F * mean / (std::sqrt(square) + 1e-8F);
+    w[i] -= 1e-3F * (s[i] / correction1) / (std::sqrt(v[i] / correction2) + 1e-8F);
   }
 }
 void NaiveRmsProp(float* w, float* s, const float* g, size_t n) {
@@ -125,6 +133,7 @@ void RunNaive(benchmark::State& state, const RuleOptions& options, NaiveFn naive
   Rows rows(*Rule::Create(options), static_cast<size_t>(state.range(0)));
   size_t r = 0;
   for (auto _ : state) {
+    rows.ResetCount(r);
     naive(rows.Weights(r).data(), rows.Slots(r).data(), rows.Gradient(r).data(), rows.n);
     r = r + 1 == rows.count ? 0 : r + 1;
     benchmark::ClobberMemory();

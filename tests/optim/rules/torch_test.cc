@@ -147,7 +147,7 @@ class TorchTest : public ::testing::TestWithParam<Named> {
       }
       twin->step();
       for (size_t t = 0; t < count; ++t) {
-        const float* theirs = parameters[t].const_data_ptr<float>();
+        const float* theirs = static_cast<const float*>(parameters[t].const_data_ptr());
         for (size_t i = 0; i < n; ++i) {
           ASSERT_EQ(std::bit_cast<uint32_t>(weights[t][i]), std::bit_cast<uint32_t>(theirs[i]))
               << "tensor " << t << " element " << i << " after step " << step << ": "
