@@ -84,8 +84,7 @@ absl::StatusOr<Rule> Rule::Create(const RuleOptions& options) {
     GW_RETURN_IF_ERROR(field.Set(field.Get()), _ << NameOf(own));
   }
   GW_RETURN_IF_ERROR(CheckTogether(own));
-  const ApplyFn kernel = Kernel(own);
-  return Rule(std::move(own), kernel);
+  return Rule(own, Kernel(own));
 }
 
 absl::StatusOr<Rule> Rule::FromNamed(const NamedRule& named) {

@@ -2,7 +2,8 @@
 //
 // Options are those of torch.optim, names, defaults and formulas; each kernel's source is at the
 // kernel. A Rule is a value that knows how much state ("slots") its weights need and how one
-// gradient changes both. State lives beside its weights: `SlotCount(n)` floats for n weights.
+// gradient changes both. State lives beside its weights: `SlotCount(n)` floats for n weights; first
+// arrays [n], then the row's scalars (a step count).
 // "Lazy": a row without a gradient doesn't change, and its step count stands still.
 //
 // Shapes:        weights, gradient: float32 [n]; slots: float32 [SlotCount(n)]. A row of a sparse
@@ -76,8 +77,9 @@ struct RmsProp {
   bool centered = false;
 };
 
-// FTRL-Proximal: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013,
-// algorithm 1. `lr` is the paper's alpha.
+// FTRL-Proximal. A weight is a function of its slots alone, so the first step forgets what it was
+// before, also where the gradient is zero: tables begin with zeros. McMahan et al., "Ad Click
+// Prediction: a View from the Trenches", KDD 2013, algorithm 1. `lr` is the paper's alpha.
 struct Ftrl {
   double lr = 0.1;
   double beta = 1;
@@ -116,8 +118,8 @@ class Rule {
   // Writes the state of weights that had no gradient yet. slots: [SlotCount(n)].
   void InitSlots(std::span<float> slots, size_t n) const;
 
-  // One step. weights [n], slots [SlotCount(n)], gradient [n]; no two overlap. `lr` replaces the
-  // rule's own.
+  // One step. weights [n], slots [SlotCount(n)], gradient [n]; no two overlap. `lr`, finite and 0
+  // or more, replaces the rule's own.
   void Apply(double lr, std::span<float> weights, std::span<float> slots,
              std::span<const float> gradient) const {
     apply_(options_, lr, weights.data(), slots.data(), gradient.data(), weights.size());
@@ -126,7 +128,7 @@ class Rule {
  private:
   using ApplyFn = void (*)(const RuleOptions&, double lr, float* weights, float* slots,
                            const float* gradient, size_t n);
-  Rule(RuleOptions options, ApplyFn apply) : options_(std::move(options)), apply_(apply) {}
+  Rule(const RuleOptions& options, ApplyFn apply) : options_(options), apply_(apply) {}
   static ApplyFn Kernel(const RuleOptions& options);
 
   RuleOptions options_ = Sgd{};
