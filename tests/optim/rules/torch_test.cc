@@ -3,8 +3,8 @@
 //
 // Two things of libtorch's CPU kernels can't be the same on every machine, and the test takes them
 // away: the kernels for wide vectors use fused multiply-add, which rounds once less, so it is told
-// to take those without; and its square root is MKL's, which in a fifth of all cases is not the
-// nearest float, so it gets one that is.
+// to take those without; and its square root is MKL's, which in every fifth or sixth case is not
+// the nearest float, so it gets one that is.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
