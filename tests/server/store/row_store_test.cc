@@ -213,6 +213,24 @@ TEST(RowStore, RepeatedIdsMakeOneStepEach) {
   EXPECT_EQ(twice->version(), 2u);
 }
 
+// Assigned rows train as new ones with these weights would.
+TEST(RowStore, AssignForgetsTheSlots) {
+  const optim::Rule rule = MakeRule(optim::Adagrad{.initial_accumulator = 0.1});
+  const auto store = MakeStore({.dim = 2, .rule = rule, .init = MakeInit()});
+  const std::vector<int64_t> known_and_new = {1, 2};
+  const std::vector<float> ones(4, 1.0f);
+  ASSERT_THAT(store->Update(0.1, std::span(known_and_new).first(1), std::span(ones).first(2)),
+              IsOk());
+  ASSERT_THAT(store->Assign(known_and_new, ones), IsOk());
+  ASSERT_THAT(store->Update(0.1, known_and_new, ones), IsOk());
+  std::vector<float> want(2, 1.0f), slots(2), rows(4);
+  rule.InitSlots(slots, 2);
+  rule.Apply(0.1, want, slots, std::span(ones).first(2));
+  ASSERT_THAT(store->Lookup(known_and_new, false, rows), IsOk());
+  EXPECT_EQ(rows, (std::vector<float>{want[0], want[1], want[0], want[1]}));
+  EXPECT_EQ(store->version(), 3u);
+}
+
 TEST(RowStore, VersionsCountBatches) {
   const auto store = MakeStore({.dim = 1});
   const std::vector<int64_t> ids = {1, 2};
