@@ -13,7 +13,9 @@
 // Limits:        the budget -> RESOURCE_EXHAUSTED.
 #pragma once
 
+#if defined(__SSE2__)
 #include <emmintrin.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -55,9 +57,17 @@ class RowIndex {
     }
     // A bit for each slot with that tag.
     uint32_t Match(uint8_t tag) const {
+#if defined(__SSE2__)
       const __m128i line = _mm_load_si128(reinterpret_cast<const __m128i*>(this));
       const __m128i same = _mm_cmpeq_epi8(line, _mm_set1_epi8(static_cast<char>(tag)));
       return static_cast<uint32_t>(_mm_movemask_epi8(same)) & ((1u << kSlots) - 1);
+#else
+      uint32_t match = 0;
+      for (size_t slot = 0; slot < kSlots; ++slot) {
+        match |= static_cast<uint32_t>(tags[slot] == tag) << slot;
+      }
+      return match;
+#endif
     }
   };
   static_assert(sizeof(Group) == 64);
