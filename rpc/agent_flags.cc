@@ -10,8 +10,9 @@ void AddAgentOptions(OptionTable& table, AgentOptions* options) {
              .help = "Name of this agent, unique in the job: 1 to 128 characters of "
                      "[A-Za-z0-9_.-/~:]."},
             &options->name);
-  table.Add({.name = "job", .help = "Name of the job; agents of different jobs refuse each other."},
-            &options->job);
+  table.Add(
+      {.name = "job-id", .help = "Name of the job; agents of different jobs refuse each other."},
+      &options->job);
   table.Add({.name = "rendezvous",
              .unit = "tcp://host:port|file:///folder|static:name=host:port,...",
              .help = "How the agents of the job find each other."},

@@ -7,7 +7,8 @@
 //   GW_ASSIGN_OR_RETURN(ParsedArguments parsed, table.Parse(arguments, ProcessEnvironment(), fs));
 //
 // What the options mean: rpc/agent.h and rpc/agent/limits.h. Their values when the rows are added
-// are the defaults that --help shows.
+// are the defaults that --help shows. AgentOptions::job is --job-id: --job names the program that a
+// worker trains.
 #pragma once
 
 #include "rpc/agent.h"

@@ -51,10 +51,10 @@ TEST_F(AgentFlags, DefaultsAreThoseOfTheOptions) {
 
 TEST_F(AgentFlags, FlagsGoBeforeTheEnvironment) {
   environment_ = {{"GRADWIRE_NAME", "from-environment"}, {"GRADWIRE_WORLD_SIZE", "3"}};
-  ASSERT_THAT(
-      Parse({"--name=trainer0", "--listen", "[::1]:7000", "--rank=2", "--join-timeout=5s",
-             "--rendezvous=tcp://127.0.0.1:6000", "--executor-slots=4", "--insecure-transport"}),
-      IsOk());
+  ASSERT_THAT(Parse({"--name=trainer0", "--listen", "[::1]:7000", "--rank=2", "--join-timeout=5s",
+                     "--rendezvous=tcp://127.0.0.1:6000", "--executor-slots=4",
+                     "--insecure-transport", "--job-id=7"}),
+              IsOk());
   EXPECT_EQ(options_.name, "trainer0");
   EXPECT_EQ(options_.listen, "[::1]:7000");
   EXPECT_EQ(options_.rank, 2);
@@ -63,6 +63,15 @@ TEST_F(AgentFlags, FlagsGoBeforeTheEnvironment) {
   EXPECT_EQ(options_.rendezvous, "tcp://127.0.0.1:6000");
   EXPECT_EQ(options_.executor_slot_count, 4u);
   EXPECT_TRUE(options_.insecure_transport);
+  EXPECT_EQ(options_.job, "7");
+}
+
+TEST_F(AgentFlags, TheJobToTrainIsNotTheirs) {
+  std::string job;
+  table_.Add({.name = "job", .help = "What to train."}, &job);
+  ASSERT_THAT(Parse({"--job=mnist", "--job-id=7"}), IsOk());
+  EXPECT_EQ(job, "mnist");
+  EXPECT_EQ(options_.job, "7");
 }
 
 TEST_F(AgentFlags, WrongOnesNameTheFlagTheValueAndWhatIsAllowed) {
