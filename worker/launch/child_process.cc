@@ -120,9 +120,9 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
     GW_RETURN_IF_ERROR(Above(*fd));
   }
 
-  Prepared prepared = {getpid(),         word_pointers.data(), environment_pointers.data(),
-                       input.get(),      out.write.get(),      err.write.get(),
-                       progress.write.get(), failure.write.get()};
+  Prepared prepared = {
+      getpid(),        word_pointers.data(), environment_pointers.data(), input.get(),
+      out.write.get(), err.write.get(),      progress.write.get(),        failure.write.get()};
   const pid_t pid = fork();
   if (pid == 0) Become(prepared);
   if (pid < 0) return absl::ErrnoToStatus(errno, "starting a process");

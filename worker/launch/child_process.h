@@ -29,8 +29,8 @@ class ChildProcess {
   enum class Stream { kOut, kErr, kProgress };
   enum class ReadResult { kBytes, kNothing, kEnd };
 
-  // `command`: the program's path, then its arguments. `reports`: it gets a pipe for progress lines.
-  // NOT_FOUND, PERMISSION_DENIED, … as the system says why it can't be executed.
+  // `command`: the program's path, then its arguments. `reports`: it gets a pipe for progress
+  // lines. NOT_FOUND, PERMISSION_DENIED, … as the system says why it can't be executed.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(
       const std::vector<std::string>& command, bool reports);
   ~ChildProcess();

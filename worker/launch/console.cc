@@ -67,7 +67,7 @@ void Console::Text(To to, absl::string_view text) {
 }
 
 void Console::SetStatus(absl::string_view line) {
-  if (!shows_status_ || out_->has_pending()) return;  // a terminal that stands still is not filled
+  if (!shows_status_) return;
   if (line.empty()) {
     Clear();
     return;

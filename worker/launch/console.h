@@ -46,7 +46,7 @@ class Console {
 
   OutputStream* const out_;
   OutputStream* const err_;
-  bool colored_ = false;       // each where its stream is a terminal
+  bool colored_ = false;  // each where its stream is a terminal
   bool shows_status_ = false;
   bool drawn_ = false;
 };

@@ -91,7 +91,8 @@ void JobPolicy::OnServerEnd(int process, ProcessEnd end, State before, absl::Tim
   }
   // Told to end: a server that has no way to do so in order dies of the signal. One that we killed
   // is a warning, not a failed job: the workers have what they came for.
-  const bool as_told = end.ok() || end.signal == SIGTERM || was_killed_[static_cast<size_t>(process)];
+  const bool as_told =
+      end.ok() || end.signal == SIGTERM || was_killed_[static_cast<size_t>(process)];
   if (!as_told && interrupt_ == 0 && !failure_) failure_ = Failure{process, end, false};
 }
 

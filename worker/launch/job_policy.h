@@ -40,9 +40,9 @@ struct ProcessEnd {
 struct JobPolicyOptions {
   int server_count = 1;
   int worker_count = 1;
-  int max_restarts = 0;                             // of all workers together
-  absl::Duration grace = absl::Seconds(5);          // from the word to end until nobody is left
-  absl::Duration server_loss = absl::Seconds(10);   // how long workers may run on without a server
+  int max_restarts = 0;                            // of all workers together
+  absl::Duration grace = absl::Seconds(5);         // from the word to end until nobody is left
+  absl::Duration server_loss = absl::Seconds(10);  // how long workers may run on without a server
 };
 
 class JobPolicy {

@@ -147,8 +147,8 @@ std::string JobProgress::Facts(absl::string_view separator, size_t width) const 
   std::vector<std::string> facts;
   // Of those that train, or of all when none does any more.
   int64_t epoch = INT64_MAX, epoch_count = 0;
-  const bool all_ended = std::all_of(last_.begin(), last_.end(),
-                                     [](const auto& entry) { return entry.second.ended; });
+  const bool all_ended =
+      std::all_of(last_.begin(), last_.end(), [](const auto& entry) { return entry.second.ended; });
   for (const auto& [rank, worker] : last_) {
     if (worker.ended && !all_ended) continue;
     epoch = std::min(epoch, worker.progress.epoch);

@@ -36,6 +36,12 @@ OutputStream::OutputStream(int fd) : fd_(fd), is_terminal_(isatty(fd) == 1) {
   }
 }
 
+bool OutputStream::Same(int fd, int other) {
+  struct stat a = {}, b = {};
+  return fstat(fd, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
 size_t OutputStream::width() const {
   winsize size = {};
   if (ioctl(fd_, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;

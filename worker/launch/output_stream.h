@@ -31,6 +31,9 @@ class OutputStream {
   // Can be written (poll) when Flush has something to do.
   int fd() const { return own_ ? own_.get() : fd_; }
 
+  // Whether both are the same terminal, pipe or file: one stream must then serve for both, or their
+  // lines mix.
+  static bool Same(int fd, int other);
   bool is_terminal() const { return is_terminal_; }
   // Columns; 80 where the terminal doesn't say.
   size_t width() const;

@@ -1,7 +1,6 @@
 #include "worker/launch/private_folder.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -18,12 +17,14 @@ namespace gradwire::launch {
 
 constexpr size_t kTokenBytes = 32;
 
-absl::StatusOr<PrivateFolder> PrivateFolder::Make(const Environment& environment) {
+absl::StatusOr<PrivateFolder> PrivateFolder::Make(const Environment& environment, Rng& rng,
+                                                  Guard& guard) {
   std::string base = environment("TMPDIR").value_or("");
   if (base.empty() || base[0] != '/' || base.find('\n') != std::string::npos) base = "/tmp";
-  std::string path = JoinPath(base, "gradwire-XXXXXX");
-  // 0700, whatever the umask says.
-  if (mkdtemp(path.data()) == nullptr) {
+  std::string path =
+      JoinPath(base, absl::StrCat("gradwire-", absl::Hex(rng.Next(), absl::kZeroPad16)));
+  guard.AddFolder(path);
+  if (mkdir(path.c_str(), 0700) != 0) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat("making a folder for the job token in ", EscapedString(base),
                             " (set TMPDIR to one that can be written)"));

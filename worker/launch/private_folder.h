@@ -8,13 +8,14 @@
 #include "absl/status/statusor.h"
 #include "rpc/base/options.h"
 #include "rpc/base/rng.h"
+#include "worker/launch/guard.h"
 
 namespace gradwire::launch {
 
 class PrivateFolder {
  public:
-  // Below TMPDIR, or /tmp.
-  static absl::StatusOr<PrivateFolder> Make(const Environment& environment);
+  // Below TMPDIR, or /tmp. The guard knows of it before it is there.
+  static absl::StatusOr<PrivateFolder> Make(const Environment& environment, Rng& rng, Guard& guard);
   PrivateFolder(PrivateFolder&& other) noexcept;
   PrivateFolder& operator=(PrivateFolder&&) = delete;
   // Removes the folder and the files in it.

@@ -35,9 +35,8 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const Environme
     return absl::NotFoundError(absl::StrCat("there is no program ", EscapedString(name),
                                             "; build it first, or check the path"));
   }
-  absl::Status best = absl::NotFoundError(
-      absl::StrCat("no program ", EscapedString(name), " in PATH; give its path, as ./",
-                   EscapedString(name)));
+  absl::Status best = absl::NotFoundError(absl::StrCat(
+      "no program ", EscapedString(name), " in PATH; give its path, as ./", EscapedString(name)));
   const std::string path = environment("PATH").value_or("");
   for (const absl::string_view folder : absl::StrSplit(path, ':', absl::SkipEmpty())) {
     std::string candidate = JoinPath(folder, name);
@@ -58,9 +57,9 @@ absl::StatusOr<std::string> FindRoleProgram(const std::string& role, const std::
     if (status.ok()) return path;
     if (absl::IsFailedPrecondition(status)) return status;
   }
-  return absl::NotFoundError(absl::StrCat("there is no program ", role, " at ", installed, " nor at ",
-                                          built, "; build it (cmake --build … --target ", role,
-                                          ") or install Gradwire again"));
+  return absl::NotFoundError(
+      absl::StrCat("there is no program ", role, " at ", installed, " nor at ", built,
+                   "; build it (cmake --build … --target ", role, ") or install Gradwire again"));
 }
 
 }  // namespace gradwire::launch

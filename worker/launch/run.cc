@@ -22,7 +22,7 @@ namespace gradwire::launch {
 namespace {
 
 // The processes have ended; what is left is to close sockets.
-constexpr absl::Duration kTimeToLeave = absl::Milliseconds(500);
+constexpr absl::Duration kTimeToLeave = absl::Milliseconds(100);
 
 // Where the processes find each other.
 absl::StatusOr<std::unique_ptr<rpc::Agent>> ServeRendezvous(const RunOptions& options,
@@ -52,12 +52,13 @@ class JobRun {
         started_(Clock::Real().Now()),
         environment_(environment),
         out_(STDOUT_FILENO),
-        err_(STDERR_FILENO),
-        console_(&out_, &err_, environment) {}
+        own_err_(STDERR_FILENO),
+        err_(OutputStream::Same(STDOUT_FILENO, STDERR_FILENO) ? &out_ : &own_err_),
+        console_(&out_, err_, environment) {}
 
   absl::StatusOr<int> Run() {
-    GW_ASSIGN_OR_RETURN(PrivateFolder folder, PrivateFolder::Make(environment_));
-    guard_.AddFolder(folder.path());
+    GW_ASSIGN_OR_RETURN(PrivateFolder folder,
+                        PrivateFolder::Make(environment_, Rng::Secure(), guard_));
     GW_ASSIGN_OR_RETURN(const std::string token_path, folder.WriteToken(Rng::Secure()));
     GW_ASSIGN_OR_RETURN(const auto agent, ServeRendezvous(options_, token_path));
     SupervisorOptions options = {
@@ -65,7 +66,7 @@ class JobRun {
         .commands = JobCommands(options_, "tcp://" + agent->address(), token_path),
         .progress_interval = options_.progress_interval,
         .log_folder = options_.log_folder};
-    Supervisor supervisor(std::move(options), &out_, &err_, &console_, &guard_, &Clock::Real(),
+    Supervisor supervisor(std::move(options), &out_, err_, &console_, &guard_, &Clock::Real(),
                           &FileSystem::Real());
     GW_RETURN_IF_ERROR(supervisor.OpenLogs());
     GW_RETURN_IF_ERROR(supervisor.Run(signals_.received()));
@@ -91,14 +92,14 @@ class JobRun {
           FileSystem::Real().WriteAtomically(options_.summary_path, SummaryLines(summary));
       if (!written.ok()) {
         // Whoever asked for it must not take an old one for this one's.
-        absl::StrAppend(&error, error.empty() ? "" : "\ngradwire run: ", "--summary: ",
-                        written.message());
+        absl::StrAppend(&error,
+                        error.empty() ? "" : "\ngradwire run: ", "--summary: ", written.message());
         if (summary.exit_status == 0) summary.exit_status = 1;
       }
     }
     console_.Text(Console::To::kOut, SummaryText(summary));
     if (!error.empty()) {
-      if (err_.is_terminal()) error = ForTerminal(error);
+      if (err_->is_terminal()) error = ForTerminal(error);
       console_.Text(Console::To::kErr, absl::StrCat("gradwire run: ", error, "\n"));
     }
     supervisor.Finish();
@@ -110,7 +111,8 @@ class JobRun {
   const absl::Time started_;
   const Environment& environment_;
   TerminationSignals signals_;
-  OutputStream out_, err_;
+  OutputStream out_, own_err_;
+  OutputStream* const err_;
   Console console_;
 };
 
@@ -123,8 +125,7 @@ void Complain(const absl::Status& status) {
 
 int Run(const std::vector<std::string>& arguments) {
   const Environment environment = ProcessEnvironment();
-  absl::StatusOr<RunOptions> options =
-      ParseRunOptions(arguments, environment, FileSystem::Real());
+  absl::StatusOr<RunOptions> options = ParseRunOptions(arguments, environment, FileSystem::Real());
   if (!options.ok()) {
     Complain(options.status());
     return 2;

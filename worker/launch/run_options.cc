@@ -20,13 +20,15 @@ void AddRows(OptionTable& table, RunOptions& options) {
             &options.job.server_count, 0, kMaxServers);
   table.Add({.name = "workers", .help = "Workers to start, as worker0, worker1, ..."},
             &options.job.worker_count, 1, kMaxWorkers);
-  table.Add({.name = "server-arg",
-             .unit = "flag",
-             .help = "A flag for the servers, as --server-arg=--memory-limit=8GiB. May be repeated; "
-                     "a comma separates two."},
-            &options.server_arguments);
-  table.Add({.name = "job-id", .help = "Name of the job; processes of different jobs refuse each "
-                                       "other."},
+  table.Add(
+      {.name = "server-arg",
+       .unit = "flag",
+       .help = "A flag for the servers, as --server-arg=--memory-limit=8GiB. May be repeated; "
+               "a comma separates two."},
+      &options.server_arguments);
+  table.Add({.name = "job-id",
+             .help = "Name of the job; processes of different jobs refuse each "
+                     "other."},
             &options.job_id);
   table.Add({.name = "port",
              .help = "Port of the rendezvous on the loopback interface. 0: any free one."},

@@ -18,9 +18,9 @@ struct Summary {
   int server_count = 0;
   int worker_count = 0;
   int restart_count = 0;
-  absl::Duration time = {};                            // from the start of gradwire to here
+  absl::Duration time = {};                               // from the start of gradwire to here
   std::optional<absl::Duration> time_to_first_step = {};  // of the first worker that had one
-  const JobProgress* progress = nullptr;               // never null where it is printed
+  const JobProgress* progress = nullptr;                  // never null where it is printed
 };
 
 // Rows a second of the whole job while it trained; 0 where that is not known.

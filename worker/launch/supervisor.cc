@@ -169,8 +169,8 @@ void Supervisor::Start(int process) {
   auto child = ChildProcess::Start(options_.commands[static_cast<size_t>(process)],
                                    !policy_.is_server(process));
   if (!child.ok()) {
-    start_error_ = absl::StrCat(policy_.name(process), " could not be started: ",
-                                child.status().message());
+    start_error_ =
+        absl::StrCat(policy_.name(process), " could not be started: ", child.status().message());
     Obey(policy_.OnStartFailed(process, clock_->Now()));
     return;
   }

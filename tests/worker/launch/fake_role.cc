@@ -3,13 +3,13 @@
 //
 //   say:TEXT err:TEXT   a line to stdout, to stderr        raw:HEX   these bytes to stdout
 //   long:N              N letters to stdout, no line end   pid       says its number
-//   fds                 says which descriptors it has      token     says the token file's mode
+//   fds                 says what it found open            token     says the token file's mode
 //   train               writes progress as a worker that trains 100 rows, with a quality
 //   progress:TEXT       writes TEXT as a progress line     last:TEXT the last one, with an error
 //   exit:N  kill:N      ends with a status, by a signal    once:PATH ends with 3 the first time
 //   wait                until SIGTERM                      stuck     for ever, whatever comes
 //   server              until ps0 is lost, and fails       child     starts a process, that waits
-//   flood               writes lines for ever
+//   flood               writes lines for ever                file:PATH until that is there
 //
 // Without --do a server waits for SIGTERM and a worker trains. --only=R: --do is for rank R alone.
 #include <dirent.h>
@@ -40,6 +40,7 @@
 #include "rpc/base/status.h"
 #include "rpc/base/termination.h"
 #include "rpc/tensor/values.h"
+#include "tests/support/wait.h"
 #include "worker/launch/progress_writer.h"
 
 namespace gradwire::launch {
@@ -55,6 +56,7 @@ struct Role {
   int workers = -1;
   std::string actions;
   int only = -1;
+  std::string descriptors;  // when it started
 
   std::unique_ptr<rpc::Agent> agent;
   std::unique_ptr<TerminationSignals> signals;
@@ -133,7 +135,7 @@ void Do(Role& role, const std::string& action) {
   } else if (what == "pid") {
     Print(stdout, absl::StrCat("pid ", getpid(), "\n"));
   } else if (what == "fds") {
-    Print(stdout, absl::StrCat("fds ", Descriptors(), "\n"));
+    Print(stdout, absl::StrCat("fds ", role.descriptors, "\n"));
   } else if (what == "token") {
     struct stat info = {};
     stat(role.agent_options.token_file.c_str(), &info);
@@ -164,9 +166,12 @@ void Do(Role& role, const std::string& action) {
     WaitForServer(role);
   } else if (what == "child") {
     if (const pid_t child = fork(); child == 0) {
-      execlp("cat", "cat", "/dev/zero", nullptr);
+      execlp("sleep", "sleep", "3600", nullptr);
       _exit(127);
     }
+  } else if (what == "file") {
+    gradwire::testing::WaitUntil([&] { return FileSystem::Real().Stat(text).ok(); },
+                                 absl::Seconds(60));
   } else if (what == "flood") {
     while (true) puts("one of very many lines");
   } else {
@@ -206,6 +211,7 @@ absl::Status Join(Role& role, const std::vector<std::string>& arguments) {
 int Main(const std::string& name, const std::vector<std::string>& arguments) {
   Role role;
   role.is_server = name == "ps";
+  role.descriptors = Descriptors();
   role.signals = std::make_unique<TerminationSignals>();
   if (const absl::Status joined = Join(role, arguments); !joined.ok()) {
     Print(stderr, absl::StrCat(joined.message(), "\n"));

@@ -34,9 +34,10 @@ class TestFolder {
 class RunProcess {
  public:
   struct Options {
-    bool terminal = false;            // stdout and stderr are one terminal, of 100 columns
-    bool stdout_to_nobody = false;    // a pipe whose reader has gone
-    bool stdout_unread = false;       // a pipe that nobody reads
+    bool terminal = false;          // stdout and stderr are one terminal, of 100 columns
+    bool stdout_to_nobody = false;  // a pipe whose reader has gone
+    bool stdout_unread = false;     // a pipe that nobody reads
+    bool plain = false;             // the arguments are a whole command, without gradwire
     std::vector<std::string> environment = {};  // more of it, as NAME=value
   };
 

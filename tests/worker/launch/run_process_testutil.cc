@@ -71,7 +71,8 @@ std::unique_ptr<RunProcess> RunProcess::Start(const std::vector<std::string>& ar
   static int count = 0;
   std::unique_ptr<RunProcess> process(new RunProcess);
   process->mark_ = absl::StrCat("GW_TEST_MARK=", getpid(), "-", ++count);
-  std::vector<std::string> words = {GW_GRADWIRE};
+  std::vector<std::string> words;
+  if (!options.plain) words.push_back(GW_GRADWIRE);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> environment = {process->mark_, "TMPDIR=" + process->folder_.path()};
   for (const std::string& one : options.environment) environment.push_back(one);

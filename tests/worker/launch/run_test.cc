@@ -71,12 +71,14 @@ TEST(Run, AJobRunsToItsEnd) {
 
 TEST(Run, ProcessesInheritWhatTheyShouldAndNoMore) {
   const auto run = RunProcess::Job(
-      {"--servers=1", "--workers=1", "--server-arg=--listen=127.0.0.1:0,--do=token"},
+      {"--servers=1", "--workers=1", "--server-arg=--listen=127.0.0.1:0,--do=token+fds"},
       {"--do=token+fds"});
   EXPECT_EQ(run->WaitForEnd(), 0) << run->out() << run->err();
   // 0600 in hexadecimal; 32 bytes in hexadecimal.
   EXPECT_THAT(run->out(), HasSubstr("[worker0] token 180 64\n"));
   EXPECT_THAT(run->out(), HasSubstr("[ps0] token 180 64\n"));
+  EXPECT_THAT(run->out(), HasSubstr("[worker0] fds 0 1 2 3\n"));
+  EXPECT_THAT(run->out(), HasSubstr("[ps0] fds 0 1 2\n"));
 }
 
 TEST(Run, WithoutServersWorkersRunAlone) {
@@ -93,8 +95,8 @@ TEST(Run, TheFirstFailureIsTheJobs) {
                       {"--only=1", "--do=err:warming up+err:no file ratings.csv+say:bye+exit:7"});
   EXPECT_EQ(run->WaitForEnd(), 7);
   EXPECT_THAT(run->err(), HasSubstr("[worker1] no file ratings.csv\n"));
-  EXPECT_TRUE(absl::EndsWith(
-      run->err(), "gradwire run: worker1 ended with status 7: no file ratings.csv\n"))
+  EXPECT_TRUE(absl::EndsWith(run->err(),
+                             "gradwire run: worker1 ended with status 7: no file ratings.csv\n"))
       << run->err();
   // The other one went on to its end.
   EXPECT_THAT(run->out(), AllOf(HasSubstr("failed, status 7"), HasSubstr("accuracy 0.9")));
@@ -124,16 +126,15 @@ TEST(Run, AFailedWorkerIsStartedAgain) {
   const auto run = RunProcess::Job({"--workers=2", "--max-restarts=1"},
                                    {"--only=1", "--do=once:" + once + "+say:again+train"});
   EXPECT_EQ(run->WaitForEnd(), 0) << run->err();
-  EXPECT_THAT(run->err(),
-              HasSubstr("worker1 ended with status 3; starting it again (1 of 1)\n"));
+  EXPECT_THAT(run->err(), HasSubstr("worker1 ended with status 3; starting it again (1 of 1)\n"));
   EXPECT_THAT(run->out(), AllOf(HasSubstr("[worker1] again\n"), HasSubstr("1 restart\n"),
                                 HasSubstr("200 rows")));
   EXPECT_EQ(run->Left(), "");
 }
 
 TEST(Run, RestartsAreCountedAndEnd) {
-  const auto run = RunProcess::Job({"--servers=0", "--workers=1", "--max-restarts=2"},
-                                   {"--do=say:try+exit:5"});
+  const auto run =
+      RunProcess::Job({"--servers=0", "--workers=1", "--max-restarts=2"}, {"--do=say:try+exit:5"});
   EXPECT_EQ(run->WaitForEnd(), 5);
   size_t tries = 0;
   for (const auto line : absl::StrSplit(run->out(), '\n')) tries += line == "[worker0] try" ? 1 : 0;
@@ -159,9 +160,9 @@ TEST(Run, ALostServerIsTheJobsError) {
 }
 
 TEST(Run, WorkersThatDoNotMissALostServerAreEnded) {
-  const auto run = RunProcess::Job(
-      {"--workers=2", "--server-arg=--do=pid", "--server-loss=100ms", "--grace=1s"},
-      {"--do=say:training+stuck"});
+  const auto run =
+      RunProcess::Job({"--workers=2", "--server-arg=--do=pid", "--server-loss=100ms", "--grace=1s"},
+                      {"--do=say:training+stuck"});
   ASSERT_TRUE(run->WaitForOutput("[worker0] training")) << run->err();
   ASSERT_TRUE(run->WaitForOutput("[worker1] training"));
   kill(run->PidOf("ps0"), SIGKILL);
@@ -207,8 +208,8 @@ TEST(Run, PlainProgressLinesWhereThereIsNoTerminal) {
 }
 
 TEST(Run, ABadProgressLineIsSaidOnce) {
-  const auto run = RunProcess::Job({"--workers=1"},
-                                   {"--do=progress:rank=5+progress:speed=1+progress:x+train"});
+  const auto run =
+      RunProcess::Job({"--workers=1"}, {"--do=progress:rank=5+progress:speed=1+progress:x+train"});
   EXPECT_EQ(run->WaitForEnd(), 0);
   EXPECT_EQ(run->err(), "gradwire run: worker0: progress line: it must begin with progress=1\n");
   EXPECT_THAT(run->out(), HasSubstr("accuracy"));
