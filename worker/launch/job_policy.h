@@ -48,7 +48,7 @@ struct JobPolicyOptions {
 class JobPolicy {
  public:
   static constexpr double kServerShare = 0.4;
-  static constexpr double kKillShare = 0.9;
+  static constexpr double kKillShare = 0.8;
 
   enum class Action { kStart, kTerminate, kKill };
   struct Order {

@@ -34,6 +34,7 @@ int64_t AddUp(int64_t a, int64_t b) {
 }  // namespace
 
 std::string RateText(double per_second) {
+  if (per_second >= 1e12) return absl::StrFormat("%.2g", per_second);
   if (per_second >= 1e6) return absl::StrFormat("%.2fM", per_second / 1e6);
   if (per_second >= 100) return absl::StrFormat("%.0f", per_second);
   return absl::StrFormat("%.3g", per_second);

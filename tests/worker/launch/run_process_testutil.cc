@@ -111,6 +111,8 @@ std::unique_ptr<RunProcess> RunProcess::Start(const std::vector<std::string>& ar
     if (getppid() != parent) _exit(126);
     dup2(its_out.get(), STDOUT_FILENO);
     dup2(its_err.get(), STDERR_FILENO);
+    // What the test's process was given is not the launcher's.
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
     execve(word_pointers[0], word_pointers.data(), environment_pointers.data());
     _exit(127);
   }
