@@ -159,7 +159,7 @@ std::string JobProgress::Facts(absl::string_view separator, size_t width) const 
     facts.push_back(absl::StrCat("epoch ", epoch));
     if (epoch_count > 0) absl::StrAppend(&facts.back(), "/", epoch_count);
   }
-  facts.push_back(absl::StrCat(RateText(rows_per_second()), " rows/s"));
+  if (!all_ended) facts.push_back(absl::StrCat(RateText(rows_per_second()), " rows/s"));
   if (const auto value = loss()) facts.push_back(absl::StrFormat("loss %.4g", *value));
   if (const auto left = time_left()) facts.push_back("eta " + TimeText(*left));
   if (const auto value = staleness()) facts.push_back(absl::StrFormat("staleness %.2g", *value));

@@ -22,6 +22,13 @@ bool CanWrite(int fd) {
 
 }  // namespace
 
+void OutputStream::FillStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // The lowest that is free is this one.
+    if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);
+  }
+}
+
 OutputStream::OutputStream(int fd) : fd_(fd), is_terminal_(isatty(fd) == 1) {
   struct stat info = {};
   if (fstat(fd, &info) != 0) {

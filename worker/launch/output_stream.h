@@ -21,6 +21,10 @@ class OutputStream {
  public:
   static constexpr size_t kFullBytes = size_t{1} << 20;
 
+  // Opens /dev/null in the place of a standard stream that is closed: else the next descriptor that
+  // is made would be taken for it.
+  static void FillStandardStreams();
+
   explicit OutputStream(int fd);
 
   void Write(absl::string_view text);
@@ -28,6 +32,8 @@ class OutputStream {
   void Flush();
   bool has_pending() const { return !pending_.empty(); }
   bool full() const { return pending_.size() >= kFullBytes; }
+  // Nobody reads: what is worth something only now is better left out.
+  bool stuck() const { return pending_.size() >= 2 * kFullBytes; }
   // Can be written (poll) when Flush has something to do.
   int fd() const { return own_ ? own_.get() : fd_; }
 

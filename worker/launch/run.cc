@@ -124,6 +124,7 @@ void Complain(const absl::Status& status) {
 }  // namespace
 
 int Run(const std::vector<std::string>& arguments) {
+  OutputStream::FillStandardStreams();
   const Environment environment = ProcessEnvironment();
   absl::StatusOr<RunOptions> options = ParseRunOptions(arguments, environment, FileSystem::Real());
   if (!options.ok()) {

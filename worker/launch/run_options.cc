@@ -1,8 +1,10 @@
 #include "worker/launch/run_options.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "rpc/base/status.h"
 #include "worker/launch/program.h"
 
@@ -62,6 +64,27 @@ void AddRows(OptionTable& table, RunOptions& options) {
             &options.summary_path);
 }
 
+// Takes every --server-arg out of the flags of `run`: its value is a flag as it is, commas and all.
+std::vector<std::string> TakeServerArguments(std::vector<std::string>& arguments) {
+  constexpr absl::string_view kFlag = "--server-arg";
+  std::vector<std::string> taken;
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  std::vector<std::string> kept;
+  for (auto one = arguments.begin(); one != end; ++one) {
+    absl::string_view text = *one;
+    if (absl::ConsumePrefix(&text, kFlag) && absl::ConsumePrefix(&text, "=")) {
+      taken.emplace_back(text);
+    } else if (*one == kFlag && one + 1 != end) {
+      taken.push_back(*++one);
+    } else {
+      kept.push_back(*one);
+    }
+  }
+  kept.insert(kept.end(), end, arguments.end());
+  arguments = std::move(kept);
+  return taken;
+}
+
 }  // namespace
 
 absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& arguments,
@@ -70,7 +93,10 @@ absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& argum
   OptionTable table;
   AddRows(table, options);
   std::string help = table.Help("gradwire run", kAbout);
-  GW_ASSIGN_OR_RETURN(ParsedArguments parsed, table.Parse(arguments, environment, fs));
+  std::vector<std::string> others = arguments;
+  std::vector<std::string> server_arguments = TakeServerArguments(others);
+  GW_ASSIGN_OR_RETURN(ParsedArguments parsed, table.Parse(others, environment, fs));
+  if (!server_arguments.empty()) options.server_arguments = std::move(server_arguments);
   if (parsed.help) {
     options.help = std::move(help);
     return options;

@@ -106,15 +106,15 @@ absl::Status Supervisor::Run(Future<int> interrupt) {
 void Supervisor::Wait() {
   Waiting waiting;
   waiting.fds.push_back({interrupted_ ? -1 : wake_->get(), POLLIN, 0});
-  // A reader that is slow slows the processes down, but not their end.
-  const bool take = interrupted_ || !(out_->full() || err_->full());
+  // A reader that is slow slows down who writes to it, but not their end.
+  const bool take[3] = {interrupted_ || !out_->full(), interrupted_ || !err_->full(), true};
   for (size_t i = 0; i < processes_.size(); ++i) {
     const ChildProcess* const child = processes_[i].child.get();
     if (child == nullptr) continue;
     const int process = static_cast<int>(i);
     for (int stream = 0; stream < 3; ++stream) {
       const int fd = child->fd(static_cast<Stream>(stream));
-      if (fd >= 0 && take) waiting.Add(fd, POLLIN, {process, stream});
+      if (fd >= 0 && take[stream]) waiting.Add(fd, POLLIN, {process, stream});
     }
     waiting.Add(child->end_fd(), POLLIN, {process, -1});
   }
@@ -291,7 +291,9 @@ absl::Time Supervisor::NextShow() const {
 
 void Supervisor::Show(absl::Time now) {
   if (now < NextShow()) return;
-  if (console_->shows_status()) {
+  if (out_->stuck()) {
+    // Later.
+  } else if (console_->shows_status()) {
     console_->SetStatus(progress_.Bar(out_->width()));
   } else if (!progress_.empty()) {
     console_->Text(Console::To::kOut, absl::StrCat("[run] ", progress_.Words(), "\n"));

@@ -111,7 +111,7 @@ TEST(Command, TheRolesProgramsAreFound) {
   const TestFolder folder;
   const std::string self = folder.path() + "/bin/gradwire";
   ASSERT_THAT(FileSystem::Real().MakeDirs(folder.path() + "/bin"), IsOk());
-  std::filesystem::copy_file(GW_GRADWIRE, self);
+  std::filesystem::copy_file(RunProcess::Gradwire(), self);
   const auto ask = [&] {
     const auto run =
         RunProcess::Start({"/bin/sh", "-c", self + " ps --name='a b' 1"}, {.plain = true});

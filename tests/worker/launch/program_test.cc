@@ -43,18 +43,27 @@ TEST(Program, IsFoundInPath) {
 }
 
 TEST(RunCommandLine, ServersAndWorkers) {
-  const auto options = ParseRunOptions({"--servers=1", "--workers=2", "--server-arg=--a=1,--b",
-                                        "--", "/bin/sh", "--job=x", "--servers"},
-                                       Says({}), FileSystem::Real());
+  const auto options =
+      ParseRunOptions({"--servers=1", "--workers=2", "--server-arg=--a=1,2", "--server-arg", "--b",
+                       "--", "/bin/sh", "--job=x", "--servers"},
+                      Says({}), FileSystem::Real());
   ASSERT_THAT(options, IsOk());
   const auto commands = JobCommands(*options, "tcp://127.0.0.1:7", "/t");
   ASSERT_EQ(commands.size(), 3u);
   EXPECT_THAT(commands[0],
               ElementsAre("/bin/sh", "ps", "--name=ps0", "--rendezvous=tcp://127.0.0.1:7",
-                          "--token-file=/t", "--servers=1", "--workers=2", "--a=1", "--b"));
+                          "--token-file=/t", "--servers=1", "--workers=2", "--a=1,2", "--b"));
   EXPECT_THAT(commands[2], ElementsAre("/bin/sh", "worker", "--name=worker1", "--rank=1",
                                        "--rendezvous=tcp://127.0.0.1:7", "--token-file=/t",
                                        "--servers=1", "--workers=2", "--job=x", "--servers"));
+}
+
+TEST(RunCommandLine, AServersFlagBehindTheDashesIsTheWorkers) {
+  const auto options = ParseRunOptions({"--", "/bin/sh", "--server-arg=x", "--server-arg"},
+                                       Says({}), FileSystem::Real());
+  ASSERT_THAT(options, IsOk());
+  EXPECT_THAT(options->server_arguments, ::testing::IsEmpty());
+  EXPECT_THAT(options->command, ElementsAre("/bin/sh", "--server-arg=x", "--server-arg"));
 }
 
 TEST(RunCommandLine, TheEnvironmentSpeaksToo) {

@@ -55,6 +55,9 @@ class RunProcess {
                                          const std::vector<std::string>& arguments) {
     return Job(std::move(flags), arguments, Options());
   }
+  // The programs' paths.
+  static const char* Gradwire();
+  static const char* FakeRole();
   ~RunProcess();
   RunProcess(const RunProcess&) = delete;
   RunProcess& operator=(const RunProcess&) = delete;

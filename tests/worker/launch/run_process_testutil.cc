@@ -56,6 +56,9 @@ std::vector<std::string> TestFolder::Names() const {
   return names.ok() ? *std::move(names) : std::vector<std::string>();
 }
 
+const char* RunProcess::Gradwire() { return GW_GRADWIRE; }
+const char* RunProcess::FakeRole() { return GW_FAKE_ROLE; }
+
 std::unique_ptr<RunProcess> RunProcess::Job(std::vector<std::string> flags,
                                             const std::vector<std::string>& arguments,
                                             Options options) {
