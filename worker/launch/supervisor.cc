@@ -50,7 +50,7 @@ struct Supervisor::Waiting {
     int stream;  // -1: the process's end
   };
   std::vector<pollfd> fds;
-  std::vector<Source> sources;  // of the fds behind the first, which is the interrupt's
+  std::vector<Source> sources;  // of the fds behind the first two: the interrupt's and the log's
   void Add(int fd, short events, Source source) {
     fds.push_back({fd, events, 0});
     sources.push_back(source);
@@ -106,6 +106,7 @@ absl::Status Supervisor::Run(Future<int> interrupt) {
 void Supervisor::Wait() {
   Waiting waiting;
   waiting.fds.push_back({interrupted_ ? -1 : wake_->get(), POLLIN, 0});
+  waiting.fds.push_back({log_.fd(), POLLIN, 0});
   // A reader that is slow slows down who writes to it, but not their end.
   const bool take[3] = {interrupted_ || !out_->full(), interrupted_ || !err_->full(), true};
   for (size_t i = 0; i < processes_.size(); ++i) {
@@ -129,11 +130,12 @@ void Supervisor::Wait() {
   out_->Flush();
   err_->Flush();
   if (waiting.fds[0].revents != 0) OnInterrupt();
+  if (waiting.fds[1].revents != 0) ShowLog();
   // First what they say, then that they have ended; servers first: workers fail because of them.
   for (const bool ends : {false, true}) {
     for (size_t i = 0; i < source_count; ++i) {
       const auto [process, stream] = waiting.sources[i];
-      if (waiting.fds[i + 1].revents == 0 || ends != (stream < 0)) continue;
+      if (waiting.fds[i + 2].revents == 0 || ends != (stream < 0)) continue;
       if (ends) {
         OnEnd(process);
       } else {
@@ -307,7 +309,15 @@ void Supervisor::Say(const std::string& text) {
   changed_ = changed_ || console_->shows_status();
 }
 
+void Supervisor::ShowLog() {
+  for (const std::string& line : log_.Take()) {
+    console_->Line(Console::To::kErr, "launcher", static_cast<int>(processes_.size()), line);
+  }
+  changed_ = changed_ || console_->shows_status();
+}
+
 void Supervisor::Finish() {
+  ShowLog();
   absl::Time deadline = absl::InfiniteFuture();
   while (out_->has_pending() || err_->has_pending()) {
     if (interrupted_ && deadline == absl::InfiniteFuture()) {

@@ -24,6 +24,7 @@
 #include "worker/launch/job_policy.h"
 #include "worker/launch/job_progress.h"
 #include "worker/launch/line_splitter.h"
+#include "worker/launch/log_lines.h"
 
 namespace gradwire::launch {
 
@@ -70,6 +71,7 @@ class Supervisor {
   absl::Time NextShow() const;
   void Wait();
   void Say(const std::string& text);
+  void ShowLog();
 
   const SupervisorOptions options_;
   OutputStream* const out_;
@@ -78,6 +80,7 @@ class Supervisor {
   Guard* const guard_;
   Clock* const clock_;
   FileSystem* const fs_;
+  LogLines log_;  // of this process
   JobPolicy policy_;
   JobProgress progress_;
   std::vector<Process> processes_;

@@ -4,13 +4,17 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "rpc/base/unique_fd.h"
+#include "worker/launch/log_lines.h"
 #include "worker/launch/output_stream.h"
 
 namespace gradwire::launch {
@@ -104,6 +108,21 @@ TEST(Console, LinesGoWhereTheyBelong) {
   console.Text(Console::To::kErr, "gradwire: x\n");
   EXPECT_EQ(out.Read(), "[ps0] \x1b[1m\xff\n");
   EXPECT_EQ(err.Read(), "[worker1] oh\ngradwire: x\n");
+}
+
+TEST(LogLines, AreKeptUntilTheyAreTaken) {
+  LogLines log;
+  EXPECT_TRUE(log.Take().empty());
+  std::thread other([] { GW_LOG(ERROR) << "from another thread"; });
+  other.join();
+  pollfd ready = {log.fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 0), 1);
+  EXPECT_THAT(log.Take(), ::testing::ElementsAre(::testing::HasSubstr("from another thread")));
+  EXPECT_EQ(poll(&ready, 1, 0), 0);
+  for (size_t i = 0; i < LogLines::kMaxLineCount + 5; ++i) GW_LOG(ERROR) << "again";
+  const std::vector<std::string> lines = log.Take();
+  EXPECT_EQ(lines.size(), LogLines::kMaxLineCount + 1);
+  EXPECT_THAT(lines.back(), ::testing::HasSubstr("count=5"));
 }
 
 TEST(ForTerminal, NothingReachesIt) {

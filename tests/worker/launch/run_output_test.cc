@@ -88,8 +88,7 @@ TEST(RunOutput, ATerminalShowsLinesAndOneStatus) {
   EXPECT_EQ(run->WaitForEnd(), 0) << run->out();
   // Coloured names; a bar that was drawn and taken away.
   EXPECT_THAT(run->out(), ContainsRegex("\x1b\\[3[0-9]m\\[worker1\\]\x1b\\[0m one\r\n"));
-  EXPECT_THAT(run->out(),
-              ContainsRegex("\r\\[=*>? *\\] +[0-9]+%  epoch [12]/2  .*loss"));
+  EXPECT_THAT(run->out(), ContainsRegex("\r\\[=*>? *\\] +[0-9]+%  epoch [12]/2  .*loss"));
   size_t texts = 0;
   for (const std::string& line : Screen(run->out())) {
     SCOPED_TRACE(line);

@@ -208,6 +208,14 @@ TEST(Run, PlainProgressLinesWhereThereIsNoTerminal) {
   EXPECT_THAT(silent->out(), Not(HasSubstr("[run]")));
 }
 
+TEST(Run, WhatTheLauncherLogsIsALineLikeOthers) {
+  const auto run =
+      RunProcess::Job({"--servers=0", "--workers=1"}, {"--job-id=other", "--join-timeout=500ms"});
+  EXPECT_EQ(run->WaitForEnd(), 1);
+  EXPECT_THAT(run->err(), ContainsRegex("\\[launcher\\] time=.* level=warning .*agent=.*worker0"));
+  EXPECT_THAT(run->err(), HasSubstr("gradwire run: worker0 ended with status 1: "));
+}
+
 TEST(Run, ABadProgressLineIsSaidOnce) {
   const auto run =
       RunProcess::Job({"--workers=1"}, {"--do=progress:rank=5+progress:speed=1+progress:x+train"});
