@@ -43,6 +43,8 @@ def main():
     prefix = os.path.join(folder, "prefix")
     run("cmake", "--install", build, "--prefix", prefix)
     check_tree(prefix, source, build)
+    if not run(os.path.join(prefix, "bin/gradwire"), "version").startswith("gradwire "):
+      sys.exit("bin/gradwire doesn't say its version")
     for name, texts in EXPECTED.items():
       if name == "remote_add" and not os.path.exists(os.path.join(prefix, "include/gradwire/rpc/tensor/torch.h")):
         print("remote_add: left out, built without libtorch")

@@ -1,8 +1,11 @@
 // Writes a worker's progress lines to the launcher that started it, if one did.
 //
-//   GW_ASSIGN_OR_RETURN(auto writer,
-//   launch::ProgressWriter::FromEnvironment(ProcessEnvironment())); writer.Write({.rank = rank,
-//   .rows = rows, …});     // nobody listens: does nothing
+//   auto writer = launch::ProgressWriter::FromEnvironment(ProcessEnvironment());  // a StatusOr
+//   writer->Write({.rank = rank, .rows = rows});  // nobody listens: does nothing
+//
+// How often:     after the first step (launchers measure the time to it), then up to ten times a
+//                second, which is as often as it is shown; a last line with `done`, quality or
+//                error.
 //
 // The launcher names a pipe by GRADWIRE_PROGRESS_FD. Never an error to the training, which goes on
 // whether anyone reads or not.
