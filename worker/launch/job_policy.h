@@ -47,8 +47,8 @@ struct JobPolicyOptions {
 
 class JobPolicy {
  public:
-  static constexpr double kServerShare = 0.4;
-  static constexpr double kKillShare = 0.8;
+  static constexpr double kServerShare = 0.3;
+  static constexpr double kKillShare = 0.7;
 
   enum class Action { kStart, kTerminate, kKill };
   struct Order {

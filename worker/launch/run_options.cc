@@ -42,7 +42,7 @@ void AddRows(OptionTable& table, RunOptions& options) {
             &options.job.max_restarts, 0, 1'000'000);
   table.Add({.name = "grace",
              .help = "How long the end may take after SIGINT or SIGTERM, and for the servers after "
-                     "the last worker. Who is still there after four fifths of it is killed."},
+                     "the last worker. Who is still there after seven tenths of it is killed."},
             &options.job.grace, absl::Milliseconds(10), absl::Hours(24));
   table.Add({.name = "server-loss",
              .help = "How long workers may take to end by themselves when a server has ended "

@@ -51,8 +51,8 @@ TEST_F(Policy, ServersEndAfterTheWorkers) {
   EXPECT_THAT(policy_.OnEnd(1, kFine, At(1)), IsEmpty());
   EXPECT_EQ(policy_.next_time(), absl::InfiniteFuture());
   EXPECT_THAT(policy_.OnEnd(2, kFine, At(2)), ElementsAre(Order{Action::kTerminate, 0}));
-  EXPECT_EQ(policy_.next_time(), At(6));
-  EXPECT_THAT(policy_.OnTime(At(5.9)), IsEmpty());
+  EXPECT_EQ(policy_.next_time(), At(5.5));
+  EXPECT_THAT(policy_.OnTime(At(5.4)), IsEmpty());
   EXPECT_FALSE(policy_.finished());
   EXPECT_THAT(policy_.OnEnd(0, kFine, At(3)), IsEmpty());
   EXPECT_TRUE(policy_.finished());
@@ -124,10 +124,10 @@ TEST_F(Policy, AnInterruptEndsWorkersThenServers) {
 
 TEST_F(Policy, AnInterruptDoesNotWaitForWorkers) {
   policy_.OnInterrupt(SIGTERM, At(0));
-  EXPECT_EQ(policy_.next_time(), At(2));
-  EXPECT_THAT(policy_.OnTime(At(2)), ElementsAre(Order{Action::kTerminate, 0}));
-  EXPECT_EQ(policy_.next_time(), At(4));
-  EXPECT_THAT(policy_.OnTime(At(4)),
+  EXPECT_EQ(policy_.next_time(), At(1.5));
+  EXPECT_THAT(policy_.OnTime(At(1.5)), ElementsAre(Order{Action::kTerminate, 0}));
+  EXPECT_EQ(policy_.next_time(), At(3.5));
+  EXPECT_THAT(policy_.OnTime(At(3.5)),
               UnorderedElementsAre(Order{Action::kKill, 0}, Order{Action::kKill, 1},
                                    Order{Action::kKill, 2}));
 }
