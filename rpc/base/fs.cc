@@ -51,11 +51,20 @@ absl::StatusOr<std::string> FileSystem::ReadAll(const std::string& path, size_t 
 }
 
 absl::Status FileSystem::WriteAtomically(const std::string& path, absl::string_view contents) {
+  return WriteAtomically(path, [&](File& file) { return file.Append(contents); });
+}
+
+absl::Status FileSystem::WriteAtomically(const std::string& path,
+                                         const std::function<absl::Status(File&)>& write) {
   const std::string temporary = absl::StrCat(path, ".tmp");
   {
     GW_ASSIGN_OR_RETURN(const auto file, Open(temporary, OpenMode::kTruncate));
-    GW_RETURN_IF_ERROR(file->Append(contents));
-    GW_RETURN_IF_ERROR(file->Sync());
+    absl::Status written = write(*file);
+    if (written.ok()) written = file->Sync();
+    if (!written.ok()) {
+      Remove(temporary).IgnoreError();
+      return written;
+    }
   }
   GW_RETURN_IF_ERROR(GW_FAULT_POINT("fs.before_rename"));
   GW_RETURN_IF_ERROR(Rename(temporary, path));

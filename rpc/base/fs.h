@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,8 +101,12 @@ class FileSystem {
   // The whole file; RESOURCE_EXHAUSTED when it has more than `max_bytes`.
   absl::StatusOr<std::string> ReadAll(const std::string& path, size_t max_bytes);
   // Puts a file with `contents` at `path`, durably and in one step, by way of `path`.tmp in the
-  // same folder. One writer a path at a time.
+  // same folder. One writer a path at a time. After an error what was at `path` is still there.
   absl::Status WriteAtomically(const std::string& path, absl::string_view contents);
+  // The same for more than fits into memory: `write` appends to the empty `path`.tmp. Its error
+  // goes to the caller; then, as when the disk is full, `path`.tmp is removed to free the space.
+  absl::Status WriteAtomically(const std::string& path,
+                               const std::function<absl::Status(File&)>& write);
 
   static FileSystem& Real();
 };

@@ -86,8 +86,8 @@ absl::StatusOr<uint64_t> JsonReader::Number() {
       value = value * 10 + digit;
     }
   }
-  if (at_ < text_.size() && (IsDigit(text_[at_]) || text_[at_] == '.' || text_[at_] == 'e' ||
-                             text_[at_] == 'E')) {
+  if (at_ < text_.size() &&
+      (IsDigit(text_[at_]) || text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E')) {
     return ErrorAt(begin, "the number is not a whole one in plain digits");
   }
   return value;

@@ -1,4 +1,5 @@
-// Reads and writes safetensors files: named tensors that the Python world loads without running code.
+// Reads and writes safetensors files: named tensors that the Python world loads without running
+// code.
 //
 //   u64le length of the header, the header (JSON, padded with spaces), the tensors' bytes
 //   {"__metadata__":{"step":"7"},"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}

@@ -15,7 +15,8 @@
 namespace gradwire::data {
 namespace {
 
-// Keys of fields: number << 3 | wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes).
+// Keys of fields: number << 3 | wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four
+// bytes).
 constexpr char kEventWallTime = 1 << 3 | 1;     // double
 constexpr char kEventStep = 2 << 3 | 0;         // int64
 constexpr char kEventFileVersion = 3 << 3 | 2;  // string
@@ -69,9 +70,9 @@ absl::Status CheckTag(absl::string_view tag) {
     return absl::InvalidArgumentError("the tag of a scalar is empty; give it a name like loss");
   }
   if (tag.size() > EventWriter::kMaxTagBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the tag of a scalar, \"", EscapedString(tag), "\", has ", tag.size(),
-        " bytes; shorten it to at most ", EventWriter::kMaxTagBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tag of a scalar, \"", EscapedString(tag), "\", has ", tag.size(),
+                     " bytes; shorten it to at most ", EventWriter::kMaxTagBytes));
   }
   if (!IsValidUtf8(tag)) {
     return absl::InvalidArgumentError(absl::StrCat("the tag of a scalar, \"", EscapedString(tag),
@@ -116,7 +117,8 @@ absl::Status EventWriter::Scalar(absl::string_view tag, int64_t step, float valu
   if (waiting_.size() >= kMaxWaitingBytes) {
     if (absl::Status flushed = Flush(); !flushed.ok()) {
       ++left_out_count_;
-      return WithContext(flushed, absl::StrCat("leaving out step ", step, " of ", EscapedString(tag)));
+      return WithContext(flushed,
+                         absl::StrCat("leaving out step ", step, " of ", EscapedString(tag)));
     }
   }
   std::string event = EventStart(clock_);

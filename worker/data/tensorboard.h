@@ -6,7 +6,8 @@
 // Thread-safety: none; one thread at a time.
 // Blocking:      Flush(), and Scalar() once kFlushBytes are waiting, wait for the disk.
 // Durability:    what was flushed survives the process, not the machine: nothing is synced.
-// Limits:        kMaxTagBytes a tag -> INVALID_ARGUMENT; about kMaxWaitingBytes wait for a disk that
+// Limits:        kMaxTagBytes a tag -> INVALID_ARGUMENT; about kMaxWaitingBytes wait for a disk
+// that
 //                fails, what comes then is left out and counted.
 // Errors:        those of FileSystem, with the file and what to do in the message. None is final:
 //                what waits is written by the next Flush() that works, each record once. A job logs
@@ -35,9 +36,9 @@ class EventWriter {
   static constexpr size_t kFlushBytes = size_t{64} << 10;
   static constexpr size_t kMaxWaitingBytes = size_t{1} << 20;
 
-  // Makes `folder`, and in it events.out.tfevents.<seconds>.<host>.<random> with the version record.
-  // Of `host_name` kMaxHostBytes bytes are taken; what isn't a letter, digit, '.', '-' or '_'
-  // becomes '_'. `clock` and `fs` must outlive the writer.
+  // Makes `folder`, and in it events.out.tfevents.<seconds>.<host>.<random> with the version
+  // record. Of `host_name` kMaxHostBytes bytes are taken; what isn't a letter, digit, '.', '-' or
+  // '_' becomes '_'. `clock` and `fs` must outlive the writer.
   static absl::StatusOr<std::unique_ptr<EventWriter>> Create(const std::string& folder,
                                                              absl::string_view host_name,
                                                              Clock& clock, FileSystem& fs,

@@ -2,8 +2,8 @@
 //
 //   u64le length, u32le masked CRC of these 8 bytes, payload, u32le masked CRC of the payload
 //
-// A reader stops for good at a record whose CRC is wrong, and waits for more at one that is cut off.
-// Thread-safety: stateless.
+// A reader stops for good at a record whose CRC is wrong, and waits for more at one that is cut
+// off. Thread-safety: stateless.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace gradwire::data {
 
-// How the format stores a CRC-32C: turned right by 15 bits plus a constant, so that the CRC of bytes
-// that hold their own CRC is nothing special.
+// How the format stores a CRC-32C: turned right by 15 bits plus a constant, so that the CRC of
+// bytes that hold their own CRC is nothing special.
 constexpr uint32_t MaskedCrc(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
 // Puts a record with `payload` behind `out`.

@@ -1,5 +1,5 @@
-// Event files byte by byte, and what happens when the disk doesn't play along. That TensorBoard reads
-// them: formats_test.py.
+// Event files byte by byte, and what happens when the disk doesn't play along. That TensorBoard
+// reads them: formats_test.py.
 #include "worker/data/tensorboard.h"
 
 #include <limits>
@@ -127,8 +127,8 @@ TEST_F(EventWriterTest, BadTags) {
   EXPECT_TRUE(absl::IsInvalidArgument(writer->Scalar("", 0, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(writer->Scalar("\xff", 0, 1)));
   EXPECT_TRUE(writer->Scalar(std::string(EventWriter::kMaxTagBytes, 't'), 0, 1).ok());
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(writer->Scalar(std::string(EventWriter::kMaxTagBytes + 1, 't'), 0, 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      writer->Scalar(std::string(EventWriter::kMaxTagBytes + 1, 't'), 0, 1)));
   ASSERT_TRUE(writer->Flush().ok());
   EXPECT_THAT(Records(Contents(*writer)), SizeIs(2));
 }
