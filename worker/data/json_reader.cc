@@ -15,6 +15,16 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20; }
 
+// How many bytes come before the first that a string in JSON doesn't hold as it is.
+size_t PlainBytes(absl::string_view text) {
+  size_t count = 0;
+  while (count < text.size() && text[count] != '"' && text[count] != '\\' &&
+         !IsControl(text[count])) {
+    ++count;
+  }
+  return count;
+}
+
 bool IsHighSurrogate(uint32_t unit) { return unit >= 0xd800 && unit < 0xdc00; }
 bool IsLowSurrogate(uint32_t unit) { return unit >= 0xdc00 && unit < 0xe000; }
 
@@ -98,18 +108,17 @@ absl::StatusOr<std::string> JsonReader::String() {
   if (!Take('"')) return Error(absl::StrCat("a string must come here, but ", NextShown()));
   std::string out;
   while (at_ < text_.size()) {
+    const size_t plain = PlainBytes(text_.substr(at_));
+    out.append(text_.data() + at_, plain);
+    at_ += plain;
+    if (at_ == text_.size()) break;
     const char c = text_[at_];
     if (c == '"') {
       ++at_;
       return out;
     }
     if (IsControl(c)) return ErrorAt(start_ + at_, "a control character inside a string");
-    if (c == '\\') {
-      GW_RETURN_IF_ERROR(TakeEscape(out));
-    } else {
-      out += c;
-      ++at_;
-    }
+    GW_RETURN_IF_ERROR(TakeEscape(out));
   }
   return ErrorAt(begin, "the string that begins here has no end");
 }
@@ -158,15 +167,18 @@ absl::Status JsonReader::End() {
 
 void AppendJsonString(absl::string_view text, std::string& out) {
   out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (IsControl(c)) {
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
+  while (!text.empty()) {
+    const size_t plain = PlainBytes(text);
+    out.append(text.data(), plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
+    if (IsControl(text[0])) {
+      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(text[0]));
     } else {
-      out += c;
+      out += '\\';
+      out += text[0];
     }
+    text.remove_prefix(1);
   }
   out += '"';
 }

@@ -39,6 +39,12 @@ absl::StatusOr<Safetensors> MakeViews(SafetensorsHeader header, std::span<const 
   return result;
 }
 
+uint64_t DataBytes(std::span<const NamedTensor* const> tensors) {
+  uint64_t bytes = 0;
+  for (const NamedTensor* tensor : tensors) bytes += tensor->bytes.size();
+  return bytes;
+}
+
 absl::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -92,7 +98,9 @@ absl::Status WriteSafetensors(const std::string& path, std::span<const NamedTens
     return std::tuple(-static_cast<int>(rpc::ItemBytes(tensor->dtype)),
                       absl::string_view(tensor->name));
   });
-  const auto context = [&] { return absl::StrCat("writing safetensors ", EscapedString(path)); };
+  const auto context = [&] {
+    return absl::StrCat("writing safetensors \"", EscapedString(path), "\"");
+  };
   GW_ASSIGN_OR_RETURN(const std::string header, FormatSafetensorsHeader(order, metadata),
                       _ << context());
   const absl::Status written = fs.WriteAtomically(path, [&](File& file) -> absl::Status {
@@ -102,7 +110,12 @@ absl::Status WriteSafetensors(const std::string& path, std::span<const NamedTens
     }
     return absl::OkStatus();
   });
-  return WithContext(written, context());
+  if (!absl::IsResourceExhausted(written)) return WithContext(written, context());
+  return WithContext(
+      absl::ResourceExhaustedError(absl::StrCat(
+          written.message(), "; free space on its disk, ", header.size() + DataBytes(order),
+          " bytes are needed. What was there before still is")),
+      context());
 }
 
 absl::StatusOr<Safetensors> ReadSafetensors(std::span<const std::byte> file) {
@@ -118,7 +131,9 @@ absl::StatusOr<Safetensors> ReadSafetensors(std::span<const std::byte> file) {
 
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path, uint64_t max_bytes,
                                                 FileSystem& fs) {
-  const auto context = [&] { return absl::StrCat("reading safetensors ", EscapedString(path)); };
+  const auto context = [&] {
+    return absl::StrCat("reading safetensors \"", EscapedString(path), "\"");
+  };
   GW_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenMode::kRead), _ << context());
   GW_ASSIGN_OR_RETURN(SafetensorsFile result, ReadOpen(*file, max_bytes), _ << context());
   return result;

@@ -34,9 +34,9 @@ namespace gradwire::data {
 
 // 100 MB: the format's own limit.
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
-// A million tensors: ten times the parameters of the largest models, and bounds what a header that
-// is all names makes us allocate.
-inline constexpr size_t kMaxSafetensorsCount = 1'000'000;
+// 200'000 tensors: twice those of the largest models, and bounds what a header that is all names
+// makes us allocate.
+inline constexpr size_t kMaxSafetensorsCount = 200'000;
 
 struct NamedTensor {
   std::string name;

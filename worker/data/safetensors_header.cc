@@ -12,6 +12,7 @@
 #include "rpc/base/log.h"
 #include "rpc/base/status.h"
 #include "rpc/base/utf8.h"
+#include "rpc/tensor/tensor_layout.h"
 #include "rpc/tensor/value_limits.h"
 #include "worker/data/json_reader.h"
 #include "worker/data/little_endian.h"
@@ -291,12 +292,23 @@ absl::Status CheckTensor(const NamedTensor& tensor) {
                                                    " doesn't have the ", tensor.bytes.size(),
                                                    " bytes that were given"));
   }
+  if (tensor.dtype == DType::kBool && !rpc::AreBools(tensor.bytes)) {
+    return absl::InvalidArgumentError("a bool is 0 or 1, this tensor has other bytes");
+  }
   return absl::OkStatus();
+}
+
+absl::Status CheckHeaderSize(uint64_t bytes) {
+  if (bytes <= kMaxSafetensorsHeaderBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("names and metadata take ", bytes, " bytes or more, the format allows ",
+                   kMaxSafetensorsHeaderBytes, "; put large values into uint8 tensors"));
 }
 
 absl::Status AppendMetadata(const SafetensorsMetadata& metadata, std::string& json) {
   absl::string_view separator;
   for (const auto& [key, value] : metadata) {
+    GW_RETURN_IF_ERROR(CheckHeaderSize(json.size() + key.size() + value.size()));
     if (!IsValidUtf8(key) || !IsValidUtf8(value)) {
       return absl::InvalidArgumentError(absl::StrCat("metadata \"", EscapedString(key),
                                                      "\" is not UTF-8; encode it, as base64 say"));
@@ -345,11 +357,7 @@ absl::StatusOr<std::string> FormatSafetensorsHeader(std::span<const NamedTensor*
   }
   json += '}';
   json.append((8 - json.size() % 8) % 8, ' ');
-  if (json.size() > kMaxSafetensorsHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("names and metadata take ", json.size(),
-                                                   " bytes, the format allows ",
-                                                   kMaxSafetensorsHeaderBytes));
-  }
+  GW_RETURN_IF_ERROR(CheckHeaderSize(json.size()));
   std::string out;
   AppendLittleEndian(uint64_t{json.size()}, out);
   return out + json;

@@ -26,7 +26,7 @@ using ::testing::SizeIs;
 
 std::string Hex(absl::string_view hex) { return absl::HexStringToBytes(hex); }
 
-class EventWriterTest : public testing::Test {
+class EventWriterTest : public ::testing::Test {
  protected:
   std::unique_ptr<EventWriter> Create(const std::string& folder = "run") {
     auto writer = EventWriter::Create(folder, "worker-0", clock_, fs_, rng_);
@@ -104,7 +104,7 @@ TEST_F(EventWriterTest, NegativeStepsAndInfinities) {
 TEST_F(EventWriterTest, NamesSayWhenWhereAndNothingTwice) {
   const auto first = Create();
   const auto second = Create();
-  EXPECT_THAT(first->path(), testing::StartsWith("run/events.out.tfevents.0000086400.worker-0."));
+  EXPECT_THAT(first->path(), ::testing::StartsWith("run/events.out.tfevents.0000086400.worker-0."));
   EXPECT_NE(first->path(), second->path());
   const auto odd = EventWriter::Create("run", std::string("a/../b\n\xff") + std::string(200, 'h'),
                                        clock_, fs_, rng_);
@@ -194,7 +194,7 @@ TEST_F(EventWriterTest, AFailedStartLeavesNoFile) {
   fs_.SetCapacityBytes(5);
   const auto writer = EventWriter::Create("run", "host", clock_, fs_, rng_);
   EXPECT_TRUE(absl::IsResourceExhausted(writer.status())) << writer.status();
-  EXPECT_THAT(*fs_.List("run"), testing::IsEmpty());
+  EXPECT_THAT(*fs_.List("run"), ::testing::IsEmpty());
   ASSERT_TRUE(fs_.Open("file", OpenMode::kCreate).ok());
   const auto no_folder = EventWriter::Create("file", "host", clock_, fs_, rng_);
   EXPECT_FALSE(no_folder.ok());
