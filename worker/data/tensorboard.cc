@@ -21,10 +21,13 @@ constexpr char kEventWallTime = 1 << 3 | 1;     // double
 constexpr char kEventStep = 2 << 3 | 0;         // int64
 constexpr char kEventFileVersion = 3 << 3 | 2;  // string
 constexpr char kEventSummary = 5 << 3 | 2;      // Summary
+constexpr char kEventSessionLog = 7 << 3 | 2;   // SessionLog
 constexpr char kSummaryValue = 1 << 3 | 2;      // Summary.Value
 constexpr char kValueTag = 1 << 3 | 2;          // string
 constexpr char kValueSimpleValue = 2 << 3 | 5;  // float
 
+// SessionLog { status: START }.
+constexpr absl::string_view kSessionStarts = "\x08\x01";
 constexpr absl::string_view kFileVersion = "brain.Event:2";
 
 void AppendVarint(uint64_t value, std::string& out) {
@@ -38,11 +41,16 @@ void AppendBytesField(char key, absl::string_view bytes, std::string& out) {
   out.append(bytes.data(), bytes.size());
 }
 
-std::string EventStart(Clock& clock) {
+// The fields that all events have.
+std::string EventStart(Clock& clock, int64_t step) {
   std::string event;
   event += kEventWallTime;
   const double seconds = static_cast<double>(clock.WallNowNanos()) / 1e9;
   AppendLittleEndian(std::bit_cast<uint64_t>(seconds), event);
+  if (step != 0) {
+    event += kEventStep;
+    AppendVarint(static_cast<uint64_t>(step), event);
+  }
   return event;
 }
 
@@ -95,7 +103,7 @@ absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Create(const std::stri
   GW_ASSIGN_OR_RETURN(auto file, fs.Open(path, OpenMode::kCreateNew),
                       _ << "starting a TensorBoard file");
   std::unique_ptr<EventWriter> writer(new EventWriter(std::move(path), std::move(file), clock));
-  std::string event = EventStart(clock);
+  std::string event = EventStart(clock, 0);
   AppendBytesField(kEventFileVersion, kFileVersion, event);
   AppendTfRecord(event, writer->waiting_);
   if (absl::Status flushed = writer->Flush(); !flushed.ok()) {
@@ -114,17 +122,24 @@ EventWriter::~EventWriter() {
 
 absl::Status EventWriter::Scalar(absl::string_view tag, int64_t step, float value) {
   GW_RETURN_IF_ERROR(CheckTag(tag));
+  std::string event = EventStart(clock_, step);
+  AppendBytesField(kEventSummary, ScalarSummary(tag, value), event);
+  return Append(event, absl::StrCat("step ", step, " of ", EscapedString(tag)));
+}
+
+absl::Status EventWriter::Restarted(int64_t step) {
+  std::string event = EventStart(clock_, step);
+  AppendBytesField(kEventSessionLog, kSessionStarts, event);
+  return Append(event, absl::StrCat("the restart at step ", step));
+}
+
+absl::Status EventWriter::Append(absl::string_view event, absl::string_view what) {
   if (waiting_.size() >= kMaxWaitingBytes) {
     if (absl::Status flushed = Flush(); !flushed.ok()) {
       ++left_out_count_;
-      return WithContext(flushed,
-                         absl::StrCat("leaving out step ", step, " of ", EscapedString(tag)));
+      return WithContext(flushed, absl::StrCat("leaving out ", what));
     }
   }
-  std::string event = EventStart(clock_);
-  event += kEventStep;
-  AppendVarint(static_cast<uint64_t>(step), event);
-  AppendBytesField(kEventSummary, ScalarSummary(tag, value), event);
   AppendTfRecord(event, waiting_);
   if (waiting_.size() < next_flush_bytes_) return absl::OkStatus();
   return Flush();

@@ -48,19 +48,24 @@ class EventWriter {
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // Takes one value; NaN and infinities are values, too. Steps may come in any order; TensorBoard
-  // takes one that goes back for a restart and hides the old values from there on. An error of the
-  // disk shows once each kFlushBytes, and the value waits nevertheless; with kMaxWaitingBytes
+  // Takes one value; NaN and infinities are values, too. Steps may come in any order. An error of
+  // the disk shows once each kFlushBytes, and the value waits nevertheless; with kMaxWaitingBytes
   // waiting it shows each time, and the value is left out. `tag`: UTF-8, "loss/train"; not empty.
   absl::Status Scalar(absl::string_view tag, int64_t step, float value);
+  // Says that the training goes on at `step` once more, from a checkpoint: TensorBoard drops what
+  // earlier files of this folder hold from there on. Errors as those of Scalar().
+  absl::Status Restarted(int64_t step);
   // Hands everything that waits to the file.
   absl::Status Flush();
 
   const std::string& path() const { return path_; }
-  // Values that were left out because too much was waiting.
+  // Values and restarts that were left out because too much was waiting.
   uint64_t left_out_count() const { return left_out_count_; }
 
  private:
+  // Frames `event` into what waits, and flushes when it is much. `what`: for messages.
+  absl::Status Append(absl::string_view event, absl::string_view what);
+
   EventWriter(std::string path, std::unique_ptr<File> file, Clock& clock)
       : path_(std::move(path)), file_(std::move(file)), clock_(clock) {}
 

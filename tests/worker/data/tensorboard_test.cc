@@ -101,6 +101,17 @@ TEST_F(EventWriterTest, NegativeStepsAndInfinities) {
             "09000000000018f54010ffffffffffffffffff012a0a0a080a016115000080ff");
 }
 
+TEST_F(EventWriterTest, ARestartAndStep0) {
+  const auto writer = Create();
+  ASSERT_TRUE(writer->Restarted(300).ok());
+  ASSERT_TRUE(writer->Scalar("a", 0, 1).ok());
+  ASSERT_TRUE(writer->Flush().ok());
+  const auto records = Records(Contents(*writer));
+  ASSERT_THAT(records, SizeIs(3));
+  EXPECT_EQ(absl::BytesToHexString(records[1]), "09000000000018f54010ac023a020801");
+  EXPECT_EQ(absl::BytesToHexString(records[2]), "09000000000018f5402a0a0a080a0161150000803f");
+}
+
 TEST_F(EventWriterTest, NamesSayWhenWhereAndNothingTwice) {
   const auto first = Create();
   const auto second = Create();
