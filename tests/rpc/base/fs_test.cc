@@ -194,6 +194,24 @@ TEST_P(FileSystemTest, ReadAllHasALimit) {
   EXPECT_EQ(*fs().ReadAll(At("empty"), 0), "");
 }
 
+TEST_P(FileSystemTest, WriteAtomicallyInPieces) {
+  ASSERT_TRUE(fs().WriteAtomically(At("f"), "old").ok());
+  ASSERT_TRUE(fs().WriteAtomically(At("f.tmp"), "of a writer that was killed").ok());
+  const auto pieces = [](File& file) -> absl::Status {
+    const absl::Status one = file.Append("one,");
+    return one.ok() ? file.Append("two") : one;
+  };
+  EXPECT_TRUE(fs().WriteAtomically(At("f"), pieces).ok());
+  EXPECT_EQ(Text(fs().ReadAll(At("f"), 100)), "one,two");
+  const auto fails = [](File& file) -> absl::Status {
+    EXPECT_TRUE(file.Append("half").ok());
+    return absl::CancelledError("planned");
+  };
+  EXPECT_TRUE(absl::IsCancelled(fs().WriteAtomically(At("f"), fails)));
+  EXPECT_EQ(Text(fs().ReadAll(At("f"), 100)), "one,two");
+  EXPECT_THAT(*fs().List(At(".")), ElementsAre("f"));
+}
+
 TEST_P(FileSystemTest, WriteAtomicallyReplacesAndCleansUp) {
   EXPECT_TRUE(fs().WriteAtomically(At("f"), "one").ok());
   EXPECT_TRUE(fs().WriteAtomically(At("f"), "two").ok());
