@@ -14,6 +14,7 @@
 // Without --do a server waits for SIGTERM and a worker trains. --only=R: --do is for rank R alone.
 #include <dirent.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -165,10 +166,9 @@ void Do(Role& role, const std::string& action) {
   } else if (what == "server") {
     WaitForServer(role);
   } else if (what == "child") {
-    if (const pid_t child = fork(); child == 0) {
-      execlp("sleep", "sleep", "3600", nullptr);
-      _exit(127);
-    }
+    char* const words[] = {const_cast<char*>("sleep"), const_cast<char*>("3600"), nullptr};
+    pid_t child = -1;
+    if (posix_spawnp(&child, words[0], nullptr, nullptr, words, environ) != 0) Exit(role, 9);
   } else if (what == "file") {
     gradwire::testing::WaitUntil([&] { return FileSystem::Real().Stat(text).ok(); },
                                  absl::Seconds(60));
