@@ -71,6 +71,21 @@ void PushWindow::Record(const PushId& push, PushAnswer answer) {
   ++answer_count_;
 }
 
+absl::StatusOr<bool> PushWindow::Settled(const PushId& push) const {
+  const auto found = workers_.find(push.worker);
+  if (found == workers_.end() || found->second.incarnation < push.incarnation) return false;
+  const Worker& worker = found->second;
+  if (worker.incarnation > push.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "push ", push.sequence, " is of incarnation ", push.incarnation.value,
+        " of a worker whose incarnation ", worker.incarnation.value, " has pushed since"));
+  }
+  if (push.sequence < worker.finished_below) return true;
+  const auto at =
+      std::lower_bound(worker.answers.begin(), worker.answers.end(), push.sequence, kBySequence);
+  return at != worker.answers.end() && at->sequence == push.sequence;
+}
+
 void PushWindow::ForEach(
     const std::function<void(WorkerNameId, Incarnation, uint64_t finished_below,
                              std::span<const AnsweredPush>)>& visit) const {

@@ -44,6 +44,8 @@ struct PushId {
 struct PushAnswer {
   // The store's after the push.
   uint64_t version = 0;
+  // It was refused and changed nothing; recorded, so that who waits for it doesn't wait on.
+  bool refused = false;
 
   friend bool operator==(PushAnswer, PushAnswer) = default;
 };
@@ -71,6 +73,10 @@ class PushWindow {
 
   // After Admit gave nothing for it, with no other push of this worker admitted in between.
   void Record(const PushId& push, PushAnswer answer);
+
+  // Whether the push was applied or refused, or is finished with. FAILED_PRECONDITION: a newer
+  // incarnation has pushed; it never will be.
+  absl::StatusOr<bool> Settled(const PushId& push) const;
 
   // Every worker with its fence and its answers, ascending; for checkpoints and moving shards.
   void ForEach(const std::function<void(WorkerNameId, Incarnation, uint64_t finished_below,

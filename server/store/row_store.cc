@@ -136,6 +136,11 @@ absl::Status RowStore::Lookup(std::span<const int64_t> ids, bool create, std::sp
   return absl::OkStatus();
 }
 
+absl::Status RowStore::Touch(std::span<const int64_t> ids) {
+  FindAll(ids);
+  return CreateMissing(ids);
+}
+
 absl::Status RowStore::Update(double lr, std::span<const int64_t> ids,
                               std::span<const float> gradients) {
   GW_RETURN_IF_ERROR(CheckBatch(ids.size(), gradients.size(), "gradients"));

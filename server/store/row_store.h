@@ -81,6 +81,10 @@ class RowStore {
   // batch is no batch: version() stays.
   absl::Status Update(double lr, std::span<const int64_t> ids, std::span<const float> gradients);
 
+  // Makes rows of unknown ids; all or nothing. An Update of them can't fail for want of memory
+  // then.
+  absl::Status Touch(std::span<const int64_t> ids);
+
   // Sets the weights of `ids`, unknown or not, and their slots to what they are before the first
   // gradient: for loading. All or nothing; counts as a batch.
   absl::Status Assign(std::span<const int64_t> ids, std::span<const float> rows);
