@@ -26,7 +26,9 @@ absl::Status CheckKind(const rpc::TensorView& view, rpc::DType dtype, absl::stri
 
 template <class T>
 Elements<T>::Elements(Buffer bytes) : bytes_(std::move(bytes)) {
-  if (reinterpret_cast<uintptr_t>(bytes_.data()) % alignof(T) != 0) {
+  if (bytes_.empty()) {
+    bytes_ = Buffer();
+  } else if (reinterpret_cast<uintptr_t>(bytes_.data()) % alignof(T) != 0) {
     copy_.resize(bytes_.size() / sizeof(T));
     std::memcpy(copy_.data(), bytes_.data(), bytes_.size());
   }

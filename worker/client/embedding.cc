@@ -171,6 +171,7 @@ struct PendingLookup::Impl {
                                               table->name, " as ", reply.rows.layout.ToString()));
     }
     table->pulled_version = std::max(table->pulled_version, reply.version);
+    if (count == 0) return absl::OkStatus();
     if (shares.size() == 1) {
       std::memcpy(out, reply.rows.bytes.data(), reply.rows.bytes.size());
       return absl::OkStatus();

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <optional>
 #include <span>
 #include <thread>
@@ -22,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "rpc/base/clock.h"
 #include "rpc/base/mutex.h"
@@ -119,7 +121,7 @@ class Batches {
       if (cancelled_ || left_) return std::nullopt;
     }
     if (!sampler_.ok() || !sampler_->Next(rows_, epoch)) return std::nullopt;
-    absl::StatusOr<Batch> batch = dataset_.Take(rows_);
+    absl::StatusOr<Batch> batch = TakeSafely();
     if (!batch.ok()) {
       MutexLock lock(mu_);
       error_.Update(batch.status());
@@ -127,6 +129,15 @@ class Batches {
     }
     batch->epoch = epoch;
     return *std::move(batch);
+  }
+
+  // An exception of a user's dataset must not end the process.
+  absl::StatusOr<Batch> TakeSafely() {
+    try {
+      return dataset_.Take(rows_);
+    } catch (const std::exception& thrown) {
+      return absl::InternalError(absl::StrCat("taking a batch threw: ", thrown.what()));
+    }
   }
 
   void Prepare() {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <span>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -22,10 +23,12 @@ struct Numbers {
   };
   int64_t count = 0;
   int64_t bad = -1;
+  bool throws = false;
   int64_t row_count() const { return count; }
   absl::StatusOr<Batch> Take(std::span<const int64_t> rows) const {
     Batch batch;
     for (const int64_t row : rows) {
+      if (row == bad && throws) throw std::runtime_error("row threw");
       if (row == bad) return absl::DataLossError("row is bad");
       batch.rows.push_back(row);
     }
@@ -73,6 +76,12 @@ TEST_P(BatchesTest, AnErrorEndsThem) {
   for ([[maybe_unused]] const auto& batch : batches) ++count;
   EXPECT_LT(count, 34u);
   EXPECT_THAT(batches.status(), StatusIs(absl::StatusCode::kDataLoss));
+  const Numbers throwing{.count = 100, .bad = 42, .throws = true};
+  Batches<Numbers> thrown(throwing, {.rows = 3, .prefetch = GetParam()});
+  for ([[maybe_unused]] const auto& batch : thrown) {
+  }
+  EXPECT_THAT(thrown.status(),
+              StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr("row threw")));
   Batches<Numbers> wrong(numbers, {.rows = 0, .prefetch = GetParam()});
   EXPECT_FALSE(wrong.Next().has_value());
   EXPECT_THAT(wrong.status(), StatusIs(absl::StatusCode::kInvalidArgument));
