@@ -33,7 +33,7 @@ inline rpc::TensorView Flat(const std::vector<float>& values) {
 }
 inline std::vector<float> Floats(const rpc::TensorView& view) {
   std::vector<float> values(view.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+  if (!values.empty()) std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
   return values;
 }
 
