@@ -115,16 +115,17 @@ void JobContext::UpdateSplit(absl::Time now) {
 }
 
 void JobContext::Report(const StepReport& step) {
+  const bool first = progress_.rows == 0;  // said at once: when training began
   progress_.rows += step.rows;
   if (step.loss.defined()) {
     loss_sum_ += step.loss.item<double>() * static_cast<double>(step.rows);
     loss_rows_ += step.rows;
   }
   const absl::Time now = Clock::Real().Now();
-  if (now - reported_at_ < flags_.report_every) return;
+  if (!first && now - reported_at_ < flags_.report_every) return;
   UpdateSplit(now);
   progress_.rows_per_second = static_cast<double>(progress_.rows - rows_at_report_) /
-                              absl::ToDoubleSeconds(now - reported_at_);
+                              std::max(1e-9, absl::ToDoubleSeconds(now - reported_at_));
   if (loss_rows_ > 0) progress_.loss = loss_sum_ / static_cast<double>(loss_rows_);
   loss_sum_ = 0;
   loss_rows_ = 0;

@@ -43,6 +43,7 @@ struct JobFlags {
   int64_t epochs = 0;
   int64_t batch_rows = 0;
   double lr = -1;
+  bool overlap = false;
   absl::Duration report_every = absl::Milliseconds(200);
 };
 
@@ -94,6 +95,8 @@ class JobContext {
     return flags_.batch_rows > 0 ? flags_.batch_rows : otherwise;
   }
   double lr(double otherwise) const { return flags_.lr >= 0 ? flags_.lr : otherwise; }
+  // --overlap: communication behind computation, for a step more of staleness.
+  bool overlap() const { return flags_.overlap; }
 
   // This worker's share of `dataset`, in another order every epoch; each row once an epoch over all
   // workers. Ends early on an error or a stop: see status().
@@ -114,8 +117,9 @@ class JobContext {
   // Why the batches ended early: a data file, an interrupt. OK: they came to their end.
   absl::Status status() const;
 
-  // Rank 0 waits until the others have trained, then judges the model: the mean of `judge(batch)`
-  // over `dataset`, weighted by rows; `finish` turns it into the quality (a root, for instance).
+  // Rank 0 waits until the others have trained, takes the newest weights of all dense tables, and
+  // judges the model: the mean of `judge(batch)` over `dataset`, weighted by rows; `finish` turns
+  // it into the quality (a root, for instance).
   template <class D, class Judge>
   absl::Status Evaluate(const D& dataset, const std::string& name, const Judge& judge,
                         const std::function<double(double)>& finish = nullptr);
@@ -201,6 +205,7 @@ absl::Status JobContext::Evaluate(const D& dataset, const std::string& name, con
   UpdateSplit(Clock::Real().Now());
   if (wait_for_others) GW_RETURN_IF_ERROR(wait_for_others());
   if (rank_ != 0) return absl::OkStatus();
+  GW_RETURN_IF_ERROR(client_->Refresh());
   double sum = 0;
   std::vector<int64_t> rows;
   for (int64_t begin = 0; begin < dataset.row_count(); begin += evaluation_rows_) {

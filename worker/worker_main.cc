@@ -46,6 +46,10 @@ void AddOptions(OptionTable& table, Flags& flags) {
             &flags.settings.batch_rows, int64_t{0}, int64_t{1} << 24);
   table.Add({.name = "lr", .help = "Learning rate. -1: the job's own default."}, &flags.settings.lr,
             -1.0, 1e6);
+  table.Add({.name = "overlap",
+             .help = "Sends and receives dense weights while the next batch is computed: less "
+                     "waiting, a step more of staleness."},
+            &flags.settings.overlap);
   table.Add({.name = "seed",
              .help = "Of initial values and the order of the data; the same for all workers."},
             &flags.settings.seed);

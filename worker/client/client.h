@@ -1,7 +1,6 @@
 // Client: a worker's view of the parameter servers; JobContext::ps() in a job.
 //
-// Thread-safety: Dense and Embedding may be called from any thread; what they give belongs to one
-//                thread at a time.
+// Thread-safety: one thread at a time.
 // Ownership:     the agent must outlive it and what it gave.
 #pragma once
 
@@ -28,7 +27,18 @@ class Client {
   // everybody else finds them with the first Pull.
   absl::StatusOr<worker::Dense> Dense(const std::string& name, std::vector<at::Tensor> parameters,
                                       const DenseOptions& options = {}) {
-    return worker::Dense::Create(servers_, times_, name, std::move(parameters), options);
+    absl::StatusOr<worker::Dense> dense =
+        worker::Dense::Create(servers_, times_, name, std::move(parameters), options);
+    if (dense.ok()) dense_.push_back(dense->impl_);
+    return dense;
+  }
+
+  // Newest weights for all dense tables that are still there: before the model is judged or saved.
+  absl::Status Refresh() {
+    for (const auto& weak : dense_) {
+      if (const auto dense = weak.lock()) GW_RETURN_IF_ERROR(worker::Dense::Refresh(*dense));
+    }
+    return absl::OkStatus();
   }
 
   // A table of rows under `name`, made by whoever comes first.
@@ -44,6 +54,7 @@ class Client {
  private:
   std::shared_ptr<Servers> servers_;
   std::shared_ptr<ClientTimes> times_;
+  std::vector<std::weak_ptr<worker::Dense::Impl>> dense_;
   uint64_t seed_;
 };
 

@@ -51,6 +51,7 @@ struct Dense::Impl {
   std::vector<PendingCall<server::DenseReply>> ahead;          // overlap: the next pull
   std::vector<PendingCall<server::PushDenseReply>> under_way;  // a push
   uint64_t pushing = 0;                                        // its number
+  bool pulling = false;                                        // it brings the weights along
 
   // The number of a parameter and what it is, for messages.
   std::string What(size_t parameter) const {
@@ -131,6 +132,7 @@ struct Dense::Impl {
     }
     for (at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
     pushing = ledger.Begin();
+    pulling = pull;
     const uint64_t finished_below = ledger.finished_below();
     for (size_t server = 0; server < servers->size(); ++server) {
       server::PushDenseRequest request{
@@ -144,18 +146,18 @@ struct Dense::Impl {
     return absl::OkStatus();
   }
 
-  absl::Status WaitPush(bool pull) {
+  absl::Status WaitPush() {
     if (pushing == 0) return absl::OkStatus();
     absl::Status status;
     uint64_t applied = 0;
     const uint64_t pulled_before = pulled_version;
-    if (pull) CountUp();
+    if (pulling) CountUp();
     for (size_t i = 0; i < under_way.size(); ++i) {
       absl::StatusOr<server::PushDenseReply> reply = under_way[i].Wait();
       status.Update(reply.status());
       if (!reply.ok()) continue;
       applied = std::max(applied, reply->version);
-      if (pull) status.Update(TakeBlocks(i, reply->after));
+      if (pulling) status.Update(TakeBlocks(i, reply->after));
     }
     under_way.clear();
     ledger.End(std::exchange(pushing, 0));
@@ -167,7 +169,7 @@ struct Dense::Impl {
   }
 };
 
-Dense::Dense(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Dense::Dense(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Dense::Dense(Dense&&) noexcept = default;
 Dense& Dense::operator=(Dense&&) noexcept = default;
 Dense::~Dense() = default;
@@ -197,7 +199,7 @@ absl::StatusOr<Dense> Dense::Create(std::shared_ptr<Servers> servers,
         }
         return values;
       }));
-  auto impl = std::unique_ptr<Impl>(new Impl{.servers = std::move(servers),
+  auto impl = std::shared_ptr<Impl>(new Impl{.servers = std::move(servers),
                                              .times = std::move(times),
                                              .name = name,
                                              .parameters = std::move(parameters),
@@ -221,6 +223,13 @@ absl::Status Dense::Pull() {
   return status;
 }
 
+absl::Status Dense::Refresh(Impl& impl) {
+  GW_RETURN_IF_ERROR(impl.WaitPush());
+  impl.ahead.clear();
+  std::vector<PendingCall<server::DenseReply>> calls = impl.StartPull();
+  return impl.TakePull(calls);
+}
+
 absl::Status Dense::Push() {
   GW_RETURN_IF_ERROR(StartPush());
   return WaitPush();
@@ -228,8 +237,10 @@ absl::Status Dense::Push() {
 
 absl::Status Dense::PushPull() {
   const absl::Time start = Clock::Real().Now();
-  GW_RETURN_IF_ERROR(impl_->StartPush(/*pull=*/true));
-  const absl::Status status = impl_->WaitPush(/*pull=*/true);
+  absl::Status status;
+  if (impl_->options.overlap) status = impl_->WaitPush();
+  if (status.ok()) status = impl_->StartPush(/*pull=*/true);
+  if (status.ok() && !impl_->options.overlap) status = impl_->WaitPush();
   impl_->times->push += Clock::Real().Now() - start;
   return status;
 }
@@ -243,7 +254,7 @@ absl::Status Dense::StartPush() {
 
 absl::Status Dense::WaitPush() {
   const absl::Time start = Clock::Real().Now();
-  const absl::Status status = impl_->WaitPush(/*pull=*/false);
+  const absl::Status status = impl_->WaitPush();
   impl_->times->push += Clock::Real().Now() - start;
   return status;
 }

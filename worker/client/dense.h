@@ -32,8 +32,9 @@ namespace gradwire::worker {
 struct DenseOptions {
   // Default: SGD. What a push does.
   optim::RuleOptions rule = optim::Sgd{};
-  // Default: false. Pull() then gives what was newest at the Pull() before, which arrived
-  // meanwhile: a step more of staleness for no waiting.
+  // Default: false. True: a step more of staleness for hardly any waiting. Pull() gives what was
+  // newest at the Pull() before, PushPull() what the PushPull() before it made; both arrive while
+  // the job computes. End with WaitPush().
   bool overlap = false;
 };
 
@@ -50,9 +51,9 @@ class Dense {
   // Both in one round trip.
   absl::Status PushPull();
 
-  // The same without waiting; each ends in its Wait. At most one of each under way:
-  // FAILED_PRECONDITION. Their errors are Wait's.
+  // Push without waiting. At most one under way: FAILED_PRECONDITION.
   absl::Status StartPush();
+  // Waits for the push under way, if one is, and takes what it brings; its errors are these.
   absl::Status WaitPush();
 
   // For all workers, from the next push on.
@@ -64,12 +65,14 @@ class Dense {
  private:
   friend class Client;
   struct Impl;
-  explicit Dense(std::unique_ptr<Impl> impl);
+  explicit Dense(std::shared_ptr<Impl> impl);
+  // Waits for what is under way, then takes the newest weights, whatever the options.
+  static absl::Status Refresh(Impl& impl);
   static absl::StatusOr<Dense> Create(std::shared_ptr<Servers> servers,
                                       std::shared_ptr<ClientTimes> times, const std::string& name,
                                       std::vector<at::Tensor> parameters,
                                       const DenseOptions& options);
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // the client knows it weakly
 };
 
 }  // namespace gradwire::worker

@@ -12,7 +12,8 @@ absl::Status TrainMnist(JobContext& job) {
                       data::Digits::Load(job.data_dir(), FileSystem::Real()));
   Mlp model({784, 1024, 10}, job.seed());
   GW_ASSIGN_OR_RETURN(Dense weights, job.ps().Dense("mlp", model.parameters(),
-                                                    {.rule = optim::Sgd{.lr = job.lr(0.1)}}));
+                                                    {.rule = optim::Sgd{.lr = job.lr(0.1)},
+                                                     .overlap = job.overlap()}));
   GW_RETURN_IF_ERROR(weights.Pull());
   for (const auto& batch :
        job.Batches(digits.train, {.rows = job.batch_rows(32), .epochs = job.epochs(10)})) {
@@ -22,6 +23,7 @@ absl::Status TrainMnist(JobContext& job) {
     job.Report({.loss = loss, .rows = batch.rows()});
   }
   GW_RETURN_IF_ERROR(job.status());
+  GW_RETURN_IF_ERROR(weights.WaitPush());
   return job.Evaluate(digits.test, "accuracy",
                       [&](const auto& batch) { return Accuracy(model.forward(batch.x), batch.y); });
 }

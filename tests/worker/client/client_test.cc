@@ -109,6 +109,35 @@ TEST_P(ClientTest, TheFirstCreatorsValuesWinAndAPushIsAStep) {
   EXPECT_EQ(second.times().staleness, 0u);
 }
 
+// What a PushPull made is there at the next one; nothing is lost at the end.
+TEST_P(ClientTest, OverlapIsAStepLateAndComplete) {
+  Cluster cluster(GetParam());
+  Client client = cluster.Worker("worker0");
+  std::vector<at::Tensor> w = {Parameter({300, 1000}, 1)};
+  auto weights = client.Dense("model", w, {.rule = optim::Sgd{.lr = 0.5}, .overlap = true});
+  ASSERT_THAT(weights.status(), IsOk());
+  const float start = Values(w[0])[0];
+  float seen = start;
+  for (int step = 0; step < 4; ++step) {
+    EXPECT_EQ(Values(w[0])[0], seen) << step;
+    w[0].sum().backward();
+    ASSERT_THAT(weights->PushPull(), IsOk());
+    if (step > 0) seen -= 0.5f;
+  }
+  ASSERT_THAT(weights->WaitPush(), IsOk());
+  EXPECT_EQ(Values(w[0])[0], seen - 0.5f);
+  EXPECT_EQ(weights->version(), 4u);
+  // Refresh takes the newest, also what others did since.
+  Client other = cluster.Worker("worker1");
+  std::vector<at::Tensor> b = {Parameter({300, 1000}, 2)};
+  auto theirs = other.Dense("model", b, {.rule = optim::Sgd{.lr = 0.5}});
+  ASSERT_THAT(theirs.status(), IsOk());
+  b[0].sum().backward();
+  ASSERT_THAT(theirs->Push(), IsOk());
+  ASSERT_THAT(client.Refresh(), IsOk());
+  EXPECT_EQ(Values(w[0])[0], seen - 1.0f);
+}
+
 TEST_P(ClientTest, APullBetweenForwardAndBackwardRaises) {
   Cluster cluster(GetParam());
   Client client = cluster.Worker("worker0");
