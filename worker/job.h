@@ -141,7 +141,6 @@ class JobContext {
   void Begin(int64_t epochs, int64_t planned_rows, std::function<void()> cancel,
              std::function<absl::Duration()> data_time);
   void NoteEnd(const absl::Status& status);
-  void SetEpoch(int64_t epoch) { progress_.epoch = epoch; }
   void UpdateSplit(absl::Time now);
   void SetQuality(const std::string& name, double value);
 

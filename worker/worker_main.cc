@@ -72,7 +72,7 @@ void AddOptions(OptionTable& table, Flags& flags) {
   rpc::AddAgentOptions(table, &flags.agent);
 }
 
-// `seed` is an unsigned number in the job and a signed one in the table.
+// Also gives the --help text, whose defaults are those from before.
 absl::StatusOr<ParsedArguments> ParseFlags(const std::vector<std::string>& arguments, Flags& flags,
                                            const std::string& program, std::string* help) {
   OptionTable table;
