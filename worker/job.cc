@@ -1,17 +1,37 @@
 #include "worker/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rpc/base/clock.h"
+#include "rpc/base/fs.h"
+#include "rpc/base/log.h"
+#include "rpc/base/status.h"
+#include "worker/data/safetensors.h"
 
 namespace gradwire::worker {
 namespace {
 
 // GW_JOB runs before main, in any order: a list without a constructor.
 const JobRegistry* first_job = nullptr;
+
+// "name=value" in two.
+std::pair<std::string, std::string> SplitSetting(const std::string& setting) {
+  const size_t equals = setting.find('=');
+  if (equals == std::string::npos) return {setting, ""};
+  return {setting.substr(0, equals), setting.substr(equals + 1)};
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
 
 }  // namespace
 
@@ -68,8 +88,10 @@ void JobContext::Begin(int64_t epochs, int64_t planned_rows, std::function<void(
     times_before_ = client_->times();
   }
   bool stopped = false;
+  const absl::Status settings = CheckSettings();
   {
     MutexLock lock(mu_);
+    stop_.Update(settings);
     cancel_ = cancel;
     stopped = !stop_.ok();
   }
@@ -117,6 +139,7 @@ void JobContext::UpdateSplit(absl::Time now) {
 void JobContext::Report(const StepReport& step) {
   const bool first = progress_.rows == 0;  // said at once: when training began
   progress_.rows += step.rows;
+  ++steps_;
   if (step.loss.defined()) {
     loss_sum_ += step.loss.item<double>() * static_cast<double>(step.rows);
     loss_rows_ += step.rows;
@@ -136,6 +159,91 @@ void JobContext::Report(const StepReport& step) {
     progress_.epoch = std::min(progress_.epoch_count, (progress_.rows - 1) / rows_an_epoch + 1);
   }
   writer_.Write(progress_);
+  WriteEvents();
+}
+
+double JobContext::Setting(const std::string& name, double otherwise, double min, double max) {
+  asked_.insert(name);
+  double value = otherwise;
+  for (const std::string& setting : flags_.settings) {
+    const auto [set, text] = SplitSetting(setting);
+    if (set != name) continue;
+    if (!absl::SimpleAtod(text, &value) || !(value >= min && value <= max)) {
+      if (first_wrong_setting_.empty()) {
+        first_wrong_setting_ =
+            absl::StrCat("--set=", EscapedString(setting), ": ", name, " is a number from ", min,
+                         " to ", max, ", by default ", otherwise);
+      }
+      return otherwise;
+    }
+  }
+  return value;
+}
+
+absl::Status JobContext::CheckSettings() const {
+  if (!first_wrong_setting_.empty()) return absl::InvalidArgumentError(first_wrong_setting_);
+  for (const std::string& setting : flags_.settings) {
+    if (asked_.contains(SplitSetting(setting).first)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set=", EscapedString(setting), ": this job has no such setting; it has ",
+                     asked_.empty() ? std::string("none") : absl::StrJoin(asked_, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobContext::OpenEvents(const std::string& name) {
+  if (flags_.tensorboard.empty()) return absl::OkStatus();
+  GW_ASSIGN_OR_RETURN(events_,
+                      data::EventWriter::Create(JoinPath(flags_.tensorboard, name), HostName(),
+                                                Clock::Real(), FileSystem::Real()),
+                      _ << "--tensorboard=" << flags_.tensorboard);
+  return absl::OkStatus();
+}
+
+// A disk that fails doesn't end a training; the writer keeps what waits, within its limit.
+void JobContext::WriteEvents() {
+  if (events_ == nullptr) return;
+  absl::Status status;
+  const auto write = [&](absl::string_view tag, double value) {
+    status.Update(events_->Scalar(tag, steps_, static_cast<float>(value)));
+  };
+  if (progress_.loss) write("loss/train", *progress_.loss);
+  if (progress_.quality)
+    write(absl::StrCat("quality/", progress_.quality->name), progress_.quality->value);
+  write("speed/rows_per_second", progress_.rows_per_second);
+  if (progress_.staleness) write("speed/staleness", *progress_.staleness);
+  const launch::StepSplit& split = progress_.split;
+  const double total = std::max(1e-9, absl::ToDoubleSeconds(split.total()));
+  write("step/data", absl::ToDoubleSeconds(split.data) / total);
+  write("step/pull", absl::ToDoubleSeconds(split.pull) / total);
+  write("step/compute", absl::ToDoubleSeconds(split.compute) / total);
+  write("step/push", absl::ToDoubleSeconds(split.push) / total);
+  write("step/wait", absl::ToDoubleSeconds(split.wait) / total);
+  status.Update(events_->Flush());
+  if (!status.ok()) {
+    GW_LOG_EVERY(ERROR, absl::Seconds(10))
+        << "can't write to TensorBoard's file; the training goes on without it"
+        << Kv("why", status.message());
+  }
+}
+
+absl::Status JobContext::Save(const std::vector<NamedParameter>& model) {
+  if (!saves()) return absl::OkStatus();
+  std::vector<at::Tensor> kept;  // what the views show
+  std::vector<data::NamedTensor> tensors;
+  for (const NamedParameter& parameter : model) {
+    kept.push_back(parameter.value.detach().contiguous());
+    const at::Tensor& value = kept.back();
+    GW_ASSIGN_OR_RETURN(const rpc::DType dtype, rpc::DTypeOf(value.scalar_type()));
+    tensors.push_back({.name = parameter.name,
+                       .dtype = dtype,
+                       .shape = value.sizes().vec(),
+                       .bytes = {static_cast<const std::byte*>(value.const_data_ptr()),
+                                 static_cast<size_t>(value.nbytes())}});
+  }
+  return WithContext(
+      data::WriteSafetensors(flags_.save, tensors, {{"format", "pt"}}, FileSystem::Real()),
+      absl::StrCat("--save=", flags_.save));
 }
 
 void JobContext::SetQuality(const std::string& name, double value) {
@@ -152,6 +260,7 @@ void JobContext::Finish(const absl::Status& outcome) {
         static_cast<double>(progress_.rows) / absl::ToDoubleSeconds(trained_for_);
   }
   writer_.Write(progress_);
+  if (outcome.ok()) WriteEvents();
 }
 
 }  // namespace gradwire::worker

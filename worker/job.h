@@ -21,8 +21,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,6 +34,7 @@
 #include "rpc/tensor/torch.h"
 #include "worker/client/client.h"
 #include "worker/data/batches.h"
+#include "worker/data/tensorboard.h"
 #include "worker/launch/progress_writer.h"
 
 namespace gradwire::worker {
@@ -45,6 +48,9 @@ struct JobFlags {
   double lr = -1;
   bool overlap = false;
   absl::Duration report_every = absl::Milliseconds(200);
+  std::string tensorboard = {};            // folder of event files; empty: none
+  std::string save = {};                   // the trained model's file; empty: none
+  std::vector<std::string> settings = {};  // a job's own, "name=value"
 };
 
 struct BatchPlan {
@@ -59,6 +65,12 @@ struct StepReport {
   // The batch's, a mean over its rows. One element.
   at::Tensor loss = {};
   int64_t rows = 0;
+};
+
+// A part of a trained model: float32 or any other element that safetensors has, on the CPU.
+struct NamedParameter {
+  std::string name;
+  at::Tensor value;
 };
 
 class JobContext;
@@ -98,6 +110,11 @@ class JobContext {
   // --overlap: communication behind computation, for a step more of staleness.
   bool overlap() const { return flags_.overlap; }
 
+  // What --set=NAME=VALUE says, or `otherwise`, which is shown where a name is refused. Ask for all
+  // before the first Batches: it ends with INVALID_ARGUMENT where a name was set that nobody asked
+  // for, or a value isn't a number in [min, max].
+  double Setting(const std::string& name, double otherwise, double min, double max);
+
   // This worker's share of `dataset`, in another order every epoch; each row once an epoch over all
   // workers. Ends early on an error or a stop: see status().
   template <class D>
@@ -124,9 +141,17 @@ class JobContext {
   absl::Status Evaluate(const D& dataset, const std::string& name, const Judge& judge,
                         const std::function<double(double)>& finish = nullptr);
 
+  // Whether this process writes the trained model: rank 0, with --save=FILE.
+  bool saves() const { return rank_ == 0 && !flags_.save.empty(); }
+  // Where saves(): writes the file (safetensors), in one step. After Evaluate, which takes the
+  // newest dense weights.
+  absl::Status Save(const std::vector<NamedParameter>& model);
+
   // Ends Batches soon; `why` becomes status().
   void RequestStop(const absl::Status& why);
 
+  // With --tensorboard: opens this worker's file, in a folder `name`. Called by Main.
+  absl::Status OpenEvents(const std::string& name);
   // What the process says last. Called by Main.
   void Finish(const absl::Status& outcome);
   const launch::Progress& progress() const { return progress_; }
@@ -141,8 +166,10 @@ class JobContext {
   void Begin(int64_t epochs, int64_t planned_rows, std::function<void()> cancel,
              std::function<absl::Duration()> data_time);
   void NoteEnd(const absl::Status& status);
+  absl::Status CheckSettings() const;
   void UpdateSplit(absl::Time now);
   void SetQuality(const std::string& name, double value);
+  void WriteEvents();
 
   Client* const client_;
   const JobFlags flags_;
@@ -159,6 +186,10 @@ class JobContext {
   int64_t rows_at_report_ = 0;
   double loss_sum_ = 0;
   int64_t loss_rows_ = 0;
+  int64_t steps_ = 0;
+  std::unique_ptr<data::EventWriter> events_;
+  std::set<std::string> asked_;      // names of settings
+  std::string first_wrong_setting_;  // what is wrong with it
   int64_t evaluation_rows_ = 1000;
   mutable Mutex mu_;
   absl::Status stop_ GW_GUARDED_BY(mu_);

@@ -1,5 +1,7 @@
 #include "worker/main.h"
 
+#include <malloc.h>
+
 #include <iostream>
 #include <vector>
 
@@ -7,8 +9,19 @@
 #include "worker/worker_main.h"
 
 namespace gradwire {
+namespace {
+
+// A step lets its gradients go and allocates them anew; if they went back to the kernel meanwhile,
+// every page would fault again, each step: a tenth of the digits' samples/s.
+void KeepFreedMemory() {
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
+}  // namespace
 
 int Main(int argc, char** argv, const std::string& default_role) {
+  KeepFreedMemory();
   std::string program = argc > 0 ? argv[0] : "gradwire";
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.emplace_back(argv[i]);

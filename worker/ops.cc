@@ -1,9 +1,12 @@
 #include "worker/ops.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include <cmath>
+
+#include "absl/strings/str_cat.h"
 
 namespace gradwire::worker {
 
@@ -13,6 +16,10 @@ at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 at::Tensor CrossEntropy(const at::Tensor& logits, const at::Tensor& labels) {
   return at::cross_entropy_loss(logits, labels);
+}
+
+at::Tensor LogLoss(const at::Tensor& logits, const at::Tensor& labels) {
+  return at::binary_cross_entropy_with_logits(logits, labels);
 }
 
 double Accuracy(const at::Tensor& logits, const at::Tensor& labels) {
@@ -38,6 +45,14 @@ Mlp::Mlp(const std::vector<int64_t>& widths, uint64_t seed) {
     parameters_.push_back(UniformTensor({widths[i + 1]}, bound, rng));
   }
   for (at::Tensor& parameter : parameters_) parameter.set_requires_grad(true);
+}
+
+std::vector<NamedParameter> Mlp::named_parameters() const {
+  std::vector<NamedParameter> named;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    named.push_back({absl::StrCat(i / 2 * 2, i % 2 == 0 ? ".weight" : ".bias"), parameters_[i]});
+  }
+  return named;
 }
 
 at::Tensor Mlp::forward(at::Tensor x) const {

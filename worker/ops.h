@@ -11,6 +11,7 @@
 
 #include "rpc/base/rng.h"
 #include "rpc/tensor/torch.h"
+#include "worker/job.h"
 
 namespace gradwire::worker {
 
@@ -18,6 +19,9 @@ namespace gradwire::worker {
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // Mean over the rows of -log softmax(logits)[label].
 at::Tensor CrossEntropy(const at::Tensor& logits, const at::Tensor& labels);
+// Mean over the rows of the negative log-likelihood of labels, 0 or 1, under σ(logit); float32 [n]
+// both.
+at::Tensor LogLoss(const at::Tensor& logits, const at::Tensor& labels);
 // The share of rows whose largest logit is the label's.
 double Accuracy(const at::Tensor& logits, const at::Tensor& labels);
 // float32, uniform in [-bound, bound), from `rng` in row-major order.
@@ -32,6 +36,9 @@ class Mlp {
   at::Tensor forward(at::Tensor x) const;
   // weight, bias of each layer.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  // "0.weight", "0.bias", "2.weight", …: as torch.nn.Sequential(Linear, ReLU, Linear, …) names
+  // them.
+  std::vector<NamedParameter> named_parameters() const;
 
  private:
   std::vector<at::Tensor> parameters_;

@@ -57,6 +57,20 @@ void AddOptions(OptionTable& table, Flags& flags) {
             &flags.settings.data_dir);
   table.Add({.name = "threads", .help = "Threads of libtorch in this process."}, &flags.threads, 1,
             1024);
+  table.Add({.name = "set",
+             .unit = "name=value",
+             .help = "Settings of a job's own, several with commas; an unknown name shows which "
+                     "there are."},
+            &flags.settings.settings);
+  table.Add({.name = "tensorboard",
+             .unit = "folder",
+             .help = "Writes loss, speed, quality and step split for TensorBoard, in a folder a "
+                     "worker. Empty: nowhere."},
+            &flags.settings.tensorboard);
+  table.Add({.name = "save",
+             .unit = "file",
+             .help = "Where worker0 writes the trained model, as safetensors. Empty: nowhere."},
+            &flags.settings.save);
   table.Add({.name = "report-every", .help = "How often progress is reported."},
             &flags.settings.report_every, absl::Milliseconds(1), absl::Hours(1));
   table.Add(
@@ -179,6 +193,7 @@ absl::Status Train(Flags& flags, TerminationSignals& signals) {
       Servers::Connect(agent.get(), ServerNames(flags, *agent), flags.agent.join_timeout));
   Client client(std::move(servers), flags.settings.seed);
   JobContext job(&client, flags.settings, rank, flags.workers, std::move(writer));
+  GW_RETURN_IF_ERROR(job.OpenEvents(agent->name()));
   job.wait_for_others = [&] { return gathering->Meet(*agent, rank); };
   absl::Status outcome;
   {

@@ -24,8 +24,10 @@ absl::Status TrainMnist(JobContext& job) {
   }
   GW_RETURN_IF_ERROR(job.status());
   GW_RETURN_IF_ERROR(weights.WaitPush());
-  return job.Evaluate(digits.test, "accuracy",
-                      [&](const auto& batch) { return Accuracy(model.forward(batch.x), batch.y); });
+  GW_RETURN_IF_ERROR(job.Evaluate(digits.test, "accuracy", [&](const auto& batch) {
+    return Accuracy(model.forward(batch.x), batch.y);
+  }));
+  return job.Save(model.named_parameters());
 }
 GW_JOB("mnist", TrainMnist);
 

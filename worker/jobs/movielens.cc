@@ -1,6 +1,9 @@
 // Movie ratings: global mean, biases and factors of 32; what Koren, Bell and Volinsky ("Matrix
 // Factorization Techniques for Recommender Systems", 2009, eq. 5) minimize, per batch.
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "rpc/base/fs.h"
 #include "worker/data/ratings.h"
@@ -69,6 +72,42 @@ struct Model {
   }
 };
 
+int64_t Largest(std::span<const int64_t> ids) {
+  return ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end());
+}
+
+// Row i is id i, also for ids that the training part lacks: their initial value.
+absl::Status SaveModel(JobContext& job, Model& model, const data::Ratings& ratings) {
+  if (!job.saves()) return absl::OkStatus();
+  const auto all = [](const auto& train, const auto& test) -> absl::StatusOr<at::Tensor> {
+    const int64_t count = std::max(Largest(train), Largest(test)) + 1;
+    GW_ASSIGN_OR_RETURN(at::Tensor ids, rpc::Empty({count}, at::kLong));
+    auto* data = static_cast<int64_t*>(ids.mutable_data_ptr());
+    std::iota(data, data + count, int64_t{0});
+    return ids;
+  };
+  GW_ASSIGN_OR_RETURN(const at::Tensor users,
+                      all(ratings.train.rows().users, ratings.test.rows().users));
+  GW_ASSIGN_OR_RETURN(const at::Tensor items,
+                      all(ratings.train.rows().items, ratings.test.rows().items));
+  const LookupOptions look{.create = false};
+  std::vector<NamedParameter> saved;
+  const auto add = [&](const std::string& name, Embedding& table,
+                       const at::Tensor& ids) -> absl::Status {
+    GW_ASSIGN_OR_RETURN(at::Tensor rows, table.Lookup(ids, look));
+    saved.push_back({name, std::move(rows)});
+    return absl::OkStatus();
+  };
+  GW_RETURN_IF_ERROR(add("user", model.users, users));
+  GW_RETURN_IF_ERROR(add("item", model.items, items));
+  GW_RETURN_IF_ERROR(add("user_bias", model.user_bias, users));
+  GW_RETURN_IF_ERROR(add("item_bias", model.item_bias, items));
+  GW_ASSIGN_OR_RETURN(at::Tensor mean, rpc::Empty({1}, at::kFloat));
+  *static_cast<float*>(mean.mutable_data_ptr()) = ratings.mean();
+  saved.push_back({"mean", std::move(mean)});
+  return job.Save(saved);
+}
+
 absl::Status TrainMovieLens(JobContext& job) {
   GW_ASSIGN_OR_RETURN(const data::Ratings ratings,
                       data::Ratings::Load(job.data_dir(), FileSystem::Real()));
@@ -90,14 +129,15 @@ absl::Status TrainMovieLens(JobContext& job) {
   }
   GW_RETURN_IF_ERROR(job.status());
   GW_RETURN_IF_ERROR(model.WaitPush());
-  return job.Evaluate(
+  GW_RETURN_IF_ERROR(job.Evaluate(
       ratings.test, "rmse",
       [&](const auto& batch) -> absl::StatusOr<double> {
         GW_ASSIGN_OR_RETURN(const Model::Rows rows, model.Lookup(batch, /*create=*/false));
         const at::Tensor error = model.Predict(rows).clamp(1, 5).sub(batch.ratings);
         return error.mul(error).mean().template item<double>();
       },
-      [](double mean) { return std::sqrt(mean); });
+      [](double mean) { return std::sqrt(mean); }));
+  return SaveModel(job, model, ratings);
 }
 GW_JOB("movielens", TrainMovieLens);
 
