@@ -29,7 +29,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const Environme
                                         FileSystem& fs) {
   if (name.empty()) return absl::InvalidArgumentError("the program's name is empty");
   if (name.find('/') != std::string::npos) {
-    const absl::Status status = CheckProgram(name, fs);
+    absl::Status status = CheckProgram(name, fs);
     if (status.ok()) return name;
     if (!absl::IsNotFound(status)) return status;
     return absl::NotFoundError(absl::StrCat("there is no program ", EscapedString(name),
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> FindRoleProgram(const std::string& role, const std::
   const std::string installed = JoinPath(JoinPath(ParentPath(folder), "libexec/gradwire"), role);
   const std::string built = JoinPath(folder, role);
   for (const std::string& path : {installed, built}) {
-    const absl::Status status = CheckProgram(path, fs);
+    absl::Status status = CheckProgram(path, fs);
     if (status.ok()) return path;
     if (absl::IsFailedPrecondition(status)) return status;
   }

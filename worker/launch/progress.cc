@@ -71,12 +71,10 @@ bool ReadAnyNumber(absl::string_view text, std::optional<double>& value) {
   } else if (text == "inf" || text == "-inf") {
     value = text == "inf" ? std::numeric_limits<double>::infinity()
                           : -std::numeric_limits<double>::infinity();
-  } else if (const std::optional<double> parsed = ParseNumber(text)) {
-    value = *parsed;
   } else {
-    return false;
+    value = ParseNumber(text);
   }
-  return true;
+  return value.has_value();
 }
 
 bool ReadPositive(absl::string_view text, double max, double& value) {

@@ -28,6 +28,7 @@ absl::Status Become(absl::string_view role, const std::vector<std::string>& argu
   std::vector<std::string> words = {path};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   execv(path.c_str(), pointers.data());
