@@ -12,14 +12,14 @@ import tempfile
 import time
 import unittest
 
+from processes import run_command
+
 BIN, DATA = sys.argv[1], sys.argv[2]
 
 
 def run(job, servers, workers, *arguments, summary=None):
-  command = [f"{BIN}/gradwire", "run", f"--servers={servers}", f"--workers={workers}"]
-  if summary:
-    command.append(f"--summary={summary}")
-  command += ["--", f"{BIN}/worker", f"--job={job}", f"--data-dir={DATA}", *arguments]
+  command = run_command(BIN, DATA, job, servers, workers, *arguments,
+                        run_flags=[f"--summary={summary}"] if summary else [])
   return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -72,9 +72,7 @@ class Jobs(unittest.TestCase):
 
   def test_a_killed_server_is_named_within_ten_seconds(self):
     with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "out"), "w+") as log:
-      job = subprocess.Popen([f"{BIN}/gradwire", "run", "--servers=1", "--workers=2", "--", f"{BIN}/worker",
-                              "--job=movielens", "--epochs=100000", f"--data-dir={DATA}"],
-                             stdout=log, stderr=log, text=True)
+      job = subprocess.Popen(run_command(BIN, DATA, "movielens", 1, 2, "--epochs=100000"), stdout=log, stderr=log, text=True)
       self.addCleanup(job.wait)
       self.addCleanup(job.kill)
       server = None

@@ -2,7 +2,7 @@
 """What a job leaves behind, read by the programs that it is for: the saved model by numpy, which judges it anew on the
 real digits; the events by TensorBoard. And the job without files, synthetic_ctr.
 
-usage: outputs_test.py FOLDER_WITH_THE_BINARIES DATA_FOLDER TOOLS      TOOLS: the folder of modules of scripts/setup
+usage: outputs_test.py FOLDER_WITH_THE_BINARIES DATA_FOLDER      beside DATA_FOLDER: tools, the modules of scripts/setup
 """
 import glob
 import gzip
@@ -16,8 +16,9 @@ import sys
 import tempfile
 import unittest
 
-BIN, DATA, TOOLS = sys.argv[1:4]
-del sys.argv[1:4]
+BIN, DATA = sys.argv[1:3]
+TOOLS = os.path.join(os.path.dirname(os.path.abspath(DATA)), "tools")
+del sys.argv[1:3]
 sys.path.insert(0, TOOLS)
 try:
   import numpy
