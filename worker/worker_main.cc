@@ -98,6 +98,10 @@ absl::StatusOr<ParsedArguments> ParseFlags(const std::vector<std::string>& argum
     return absl::InvalidArgumentError(
         absl::StrCat("unknown argument ", parsed.positional[0], "; see ", program, " --help"));
   }
+  if (const double lr = flags.settings.lr; lr < 0 && lr != -1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "option lr: ", lr, " is not allowed; allowed is -1 (the job's own) or a number from 0"));
+  }
   return parsed;
 }
 
