@@ -72,7 +72,9 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
   if (!server.ok()) return Fail(program, server.status());
   flags.agent.functions = rpc::Registry::FromStatic();
   (*server)->Bind(flags.agent.functions);
+  auto starting = std::make_unique<ExitOnTermination>(signals, program);
   absl::StatusOr<std::unique_ptr<rpc::Agent>> agent = rpc::Agent::Start(flags.agent);
+  starting.reset();
   if (!agent.ok()) return Fail(program, agent.status());
   std::cout << (*agent)->name() << " serves on " << (*agent)->address() << std::endl;
   const absl::StatusOr<int> signal = signals.received().Wait(absl::InfiniteFuture());

@@ -175,7 +175,7 @@ class Stopper {
   std::thread thread_;
 };
 
-absl::Status Train(Flags& flags, TerminationSignals& signals) {
+absl::Status Train(const std::string& program, Flags& flags, TerminationSignals& signals) {
   GW_ASSIGN_OR_RETURN(const JobFunction function, JobRegistry::Find(flags.job));
   GW_ASSIGN_OR_RETURN(launch::ProgressWriter writer,
                       launch::ProgressWriter::FromEnvironment(ProcessEnvironment()));
@@ -191,10 +191,12 @@ absl::Status Train(Flags& flags, TerminationSignals& signals) {
   const auto gathering = std::make_shared<Gathering>(flags.workers);
   gathering->Bind(flags.agent.functions);
   int rank = 0;
+  auto starting = std::make_unique<ExitOnTermination>(signals, program);
   GW_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Agent> agent, StartAgent(flags, &rank));
   GW_ASSIGN_OR_RETURN(
       std::shared_ptr<Servers> servers,
       Servers::Connect(agent.get(), ServerNames(flags, *agent), flags.agent.join_timeout));
+  starting.reset();
   Client client(std::move(servers), flags.settings.seed);
   JobContext job(&client, flags.settings, rank, flags.workers, std::move(writer));
   GW_RETURN_IF_ERROR(job.OpenEvents(agent->name()));
@@ -229,7 +231,7 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
     std::cout << help;
     return 0;
   }
-  const absl::Status status = parsed.ok() ? Train(flags, signals) : parsed.status();
+  const absl::Status status = parsed.ok() ? Train(program, flags, signals) : parsed.status();
   if (status.ok()) return 0;
   std::cerr << program << ": " << status.message() << std::endl;
   return 1;

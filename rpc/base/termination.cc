@@ -2,8 +2,12 @@
 
 #include <pthread.h>
 
+#include <cstdlib>
+#include <iostream>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "rpc/base/mutex.h"
 #include "rpc/base/status.h"
 
 namespace gradwire {
@@ -41,6 +45,29 @@ void TerminationSignals::Run(Promise<int> promise) {
     pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
     raise(number);
   }
+}
+
+struct ExitOnTermination::State {
+  Mutex mu;
+  bool active GW_GUARDED_BY(mu) = true;
+};
+
+ExitOnTermination::ExitOnTermination(const TerminationSignals& signals, std::string program)
+    : state_(std::make_shared<State>()) {
+  signals.received().OnReady(
+      [state = state_, program = std::move(program)](const absl::StatusOr<int>& number) {
+        if (!number.ok()) return;
+        MutexLock lock(state->mu);
+        if (!state->active) return;
+        std::cerr << program << ": interrupted by signal " << *number << " while starting\n"
+                  << std::flush;
+        std::_Exit(1);
+      });
+}
+
+ExitOnTermination::~ExitOnTermination() {
+  MutexLock lock(state_->mu);
+  state_->active = false;
 }
 
 }  // namespace gradwire

@@ -17,6 +17,8 @@
 #include <signal.h>
 
 #include <atomic>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "rpc/base/future.h"
@@ -41,6 +43,23 @@ class TerminationSignals {
   Future<int> received_;
   std::atomic<bool> stopping_{false};  // set before the thread is woken; nothing else hangs on it
   std::thread thread_;
+};
+
+// While it lives, the first signal ends the process at once, with a line on stderr and status 1:
+// for the start, while there is nothing yet to be put in order, and waits that know no signal.
+//
+// Thread-safety: made and destroyed by one thread.
+class ExitOnTermination {
+ public:
+  // signals: must outlive it. program: for the line.
+  ExitOnTermination(const TerminationSignals& signals, std::string program);
+  ~ExitOnTermination();
+  ExitOnTermination(const ExitOnTermination&) = delete;
+  ExitOnTermination& operator=(const ExitOnTermination&) = delete;
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;  // the signals' continuation outlives this object
 };
 
 }  // namespace gradwire

@@ -152,7 +152,6 @@ struct PushDenseReply {
 
 struct ServerStatistics {
   uint64_t table_count = 0;
-  uint64_t row_count = 0;
   uint64_t used_bytes = 0;
   uint64_t limit_bytes = 0;
   uint64_t pulls = 0;
@@ -162,8 +161,8 @@ struct ServerStatistics {
   uint64_t repeated_pushes = 0;
   uint64_t refused_pushes = 0;
   uint64_t nonfinite_pushes = 0;
-  GW_FIELDS(table_count, row_count, used_bytes, limit_bytes, pulls, pushes, rows_pulled,
-            rows_pushed, repeated_pushes, refused_pushes, nonfinite_pushes);
+  GW_FIELDS(table_count, used_bytes, limit_bytes, pulls, pushes, rows_pulled, rows_pushed,
+            repeated_pushes, refused_pushes, nonfinite_pushes);
 };
 
 inline constexpr rpc::Function<TableReply(CreateTableRequest)> kCreateTable{
